@@ -2,8 +2,8 @@
 //! folder and a backup as that version wrote them, `VERSION-database.tar.gz` the dump of a database, and the
 //! JSON files facts about them. Each must be read by this version.
 //!
-//! `TREFOIL_WRITE_GOLDEN=1 cargo test -p trefoil-server --test it golden` writes those of this version, for
-//! its release. They never change afterwards.
+//! `TREFOIL_WRITE_GOLDEN=NAME cargo test -p trefoil-server --test it golden` writes those of this version, for
+//! its release or before a change of what is stored. They never change afterwards.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,6 +19,19 @@ const SCOPES: &str = "system/Group.cud system/Group.rs system/*.rs";
 /// End of the names of the archives with the dump of a database.
 const DATABASE: &str = "-database.tar.gz";
 const GROUPS: [&str; 3] = ["kept", "changed", "deleted"];
+/// Resources that refer to a Patient, but do not belong to a compartment in the definition of R4.
+const RECORDS: [&str; 4] = ["Device", "Task", "Contract", "GuidanceResponse"];
+/// The ids of each of these types, and the Patients to whom their versions refer: `-` is none, `x` a delete.
+const RECORD_VERSIONS: [(&str, &[&str]); 8] = [
+    ("in", &["in"]),
+    ("out", &["out"]),
+    ("house", &["-"]),
+    ("several", &["in", "in", "in"]),
+    ("arrived", &["out", "in"]),
+    ("departed", &["in", "out"]),
+    ("ended", &["in", "x"]),
+    ("again", &["out", "x", "in"]),
+];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/golden")
@@ -34,6 +47,102 @@ fn run(program: &str, args: &[&str]) -> String {
 
 fn path(path: &Path) -> &str {
     path.to_str().unwrap()
+}
+
+/// The histories of the [`RECORDS`], which the earliest data lack.
+async fn record_facts(server: &Server) -> Value {
+    let (client, token) = (server.client(), server.backend_token(SCOPES).await);
+    let mut histories = serde_json::Map::new();
+    for kind in RECORDS {
+        for (id, _) in RECORD_VERSIONS {
+            let url = format!("{}/{kind}/{id}/_history", server.fhir());
+            let history: Value =
+                client.get(url).bearer_auth(&token).send().await.unwrap().json().await.unwrap();
+            let versions =
+                history["entry"].as_array().unwrap().iter().map(|entry| match &entry["resource"] {
+                    Value::Null => entry["request"]["method"].clone(),
+                    resource => resource.clone(),
+                });
+            histories.insert(format!("{kind}/{id}"), versions.collect());
+        }
+    }
+    histories.into()
+}
+
+/// A resource of one of the [`RECORDS`] that refers to a Patient, or to none.
+fn record(kind: &str, id: &str, version: usize, patient: &str) -> Value {
+    let mut resource = json!({ "resourceType": kind, "id": id });
+    let (member, rest) = match kind {
+        "Device" => ("patient", json!({ "lotNumber": format!("lot {version}") })),
+        "Task" => {
+            ("for", json!({ "status": "requested", "intent": "order", "description": format!("{version}") }))
+        }
+        "Contract" => ("subject", json!({ "title": format!("version {version}") })),
+        _ => {
+            let uri = format!("http://example.org/{version}");
+            ("subject", json!({ "moduleUri": uri, "status": "success" }))
+        }
+    };
+    let members = resource.as_object_mut().unwrap();
+    members.extend(rest.as_object().unwrap().clone());
+    if patient != "-" {
+        let reference = json!({ "reference": format!("Patient/{patient}") });
+        let value = if kind == "Contract" { json!([reference]) } else { reference };
+        members.insert(member.to_owned(), value);
+    }
+    resource
+}
+
+/// Imports the versions of the [`RECORDS`], with what refers to those that have no Patient.
+fn import_records(server: &Server) {
+    let import = |name: &str, content: String| {
+        let file = server.data().join(name);
+        std::fs::write(&file, content).unwrap();
+        assert!(server.trefoil(&["import", path(&file)]).status.success());
+    };
+    let context: Vec<Value> = vec![
+        json!({ "resourceType": "Patient", "id": "in" }),
+        json!({ "resourceType": "Patient", "id": "out" }),
+        json!({ "resourceType": "Group", "id": "of-in", "type": "person", "actual": true,
+            "member": [{ "entity": { "reference": "Patient/in" } }] }),
+        json!({ "resourceType": "Observation", "id": "reading", "status": "final", "code": { "text": "reading" },
+            "subject": { "reference": "Patient/in" }, "device": { "reference": "Device/house" } }),
+        json!({ "resourceType": "Linkage", "id": "of-in",
+            "item": [{ "type": "source", "resource": { "reference": "Patient/in" } }] }),
+        json!({ "resourceType": "Binary", "id": "scan", "contentType": "text/plain", "data": "c2Nhbg==" }),
+        json!({ "resourceType": "DocumentReference", "id": "scan", "status": "current",
+            "subject": { "reference": "Patient/in" }, "content": [{ "attachment": { "url": "Binary/scan" } }] }),
+        json!({ "resourceType": "Bundle", "id": "document", "type": "document",
+            "entry": [{ "resource": { "resourceType": "Patient", "id": "in" } }] }),
+    ];
+    import("context.ndjson", context.iter().map(|resource| format!("{resource}\n")).collect());
+    let rounds = RECORD_VERSIONS.iter().map(|(_, versions)| versions.len()).max().unwrap();
+    for round in 0..rounds {
+        let (mut puts, mut deletes) = (String::new(), Vec::new());
+        for kind in RECORDS {
+            for (id, versions) in RECORD_VERSIONS {
+                match versions.get(round) {
+                    Some(&"x") => deletes
+                        .push(json!({ "request": { "method": "DELETE", "url": format!("{kind}/{id}") } })),
+                    Some(patient) => puts += &format!("{}\n", record(kind, id, round, patient)),
+                    None => {}
+                }
+            }
+        }
+        import(&format!("records-{round}.ndjson"), puts);
+        let bundle = json!({ "resourceType": "Bundle", "type": "transaction", "entry": deletes });
+        if !deletes.is_empty() {
+            import(&format!("deletes-{round}.json"), bundle.to_string());
+        }
+    }
+}
+
+/// Compares a server with the facts of the data that it reads.
+async fn check_facts(server: &Server, expected: &Value, data: &str) {
+    assert_eq!(facts(server).await, expected["facts"], "{data}");
+    if !expected["records"].is_null() {
+        assert_eq!(record_facts(server).await, expected["records"], "{data}");
+    }
 }
 
 /// Facts about a server that must stay the same.
@@ -96,6 +205,7 @@ async fn fill(server: &Server) -> String {
     }
     let delete = server.client().delete(format!("{}/Group/deleted", server.fhir())).bearer_auth(&token);
     assert!(delete.send().await.unwrap().status().is_success());
+    import_records(server);
     secret.unwrap()
 }
 
@@ -108,7 +218,7 @@ async fn write_golden_database(version: &str) {
     let mut server = server.sharing(&base, &url);
     server.start();
     let secret = fill(&server).await;
-    let facts = json!({ "facts": facts(&server).await, "secret": secret });
+    let facts = facts_file(&server, &secret).await;
     assert_eq!(server.stop(), Some(0));
     let dump = run("pg_dump", &["--no-owner", "--no-privileges", &url]);
     std::fs::write(server.data().join("database.sql"), dump).unwrap();
@@ -118,6 +228,11 @@ async fn write_golden_database(version: &str) {
         &["database.sql", "terminology", "demo.json"],
         &facts,
     );
+}
+
+/// The content of the file with the facts.
+async fn facts_file(server: &Server, secret: &str) -> Value {
+    json!({ "facts": facts(server).await, "records": record_facts(server).await, "secret": secret })
 }
 
 /// Writes the archive of a data folder, and its facts.
@@ -134,7 +249,7 @@ async fn write_golden(version: &str) {
     let mut server = Server::in_fresh_folder();
     server.start();
     let secret = fill(&server).await;
-    let facts = json!({ "facts": facts(&server).await, "secret": secret });
+    let facts = facts_file(&server, &secret).await;
     run(
         TREFOIL,
         &["backup", "--data", path(server.data()), "--to", path(&server.data().join("backups")), "--quiet"],
@@ -145,9 +260,9 @@ async fn write_golden(version: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn data_of_each_release_is_read() {
-    if std::env::var_os("TREFOIL_WRITE_GOLDEN").is_some() {
-        write_golden(env!("CARGO_PKG_VERSION")).await;
-        write_golden_database(env!("CARGO_PKG_VERSION")).await;
+    if let Ok(name) = std::env::var("TREFOIL_WRITE_GOLDEN") {
+        write_golden(&name).await;
+        write_golden_database(&name).await;
     }
     let mut count = 0;
     for entry in std::fs::read_dir(folder()).unwrap() {
@@ -168,7 +283,7 @@ async fn data_of_each_release_is_read() {
         let said = run(TREFOIL, &["upgrade-check", "--data", path(server.data())]);
         assert!(said.contains("store         has format ") && said.contains("indexes have"), "{said}");
         server.start();
-        assert_eq!(facts(&server).await, expected["facts"], "{}", archive.display());
+        check_facts(&server, &expected, path(&archive)).await;
         assert!(is_secret_accepted(&server, secret).await && !is_secret_accepted(&server, "another").await);
         assert!(
             String::from_utf8(server.trefoil(&["user", "show", "golden"]).stdout).unwrap().contains("golden")
@@ -191,7 +306,7 @@ async fn data_of_each_release_is_read() {
                 server = server.sharing(&base, url);
             }
             server.start();
-            assert_eq!(facts(&server).await, expected["facts"], "{}: backup", archive.display());
+            check_facts(&server, &expected, &format!("{}: backup", archive.display())).await;
             assert!(is_secret_accepted(&server, secret).await);
         }
     }
@@ -232,7 +347,7 @@ async fn databases_of_each_release_are_read_by_several_nodes() {
             assert!(is_secret_accepted(server, expected["secret"].as_str().unwrap()).await);
         }
         // The base URL of the nodes is that of the first one.
-        assert_eq!(facts(&servers[0]).await, expected["facts"], "{}", archive.display());
+        check_facts(&servers[0], &expected, path(&archive)).await;
     }
     assert!(count > 0, "there is no database of a release");
 }
