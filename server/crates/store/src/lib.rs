@@ -12,6 +12,7 @@
 //! | [`folder`] | folders that outlive a power cut |
 //! | [`transfer`], [`content`] | the whole content of a store, for backups and copies; reading and replaying it |
 //! | [`erasure`], [`erase`] | resources that are erased with all their versions; erasing them |
+//! | [`reassignment`], [`reassign`] | other compartments of stored versions; replacing them |
 //! | [`closing`] | a store that is closed for writes, because its content moves |
 //! | [`space`] | free space on a disk, and its reserve |
 //! | [`usage`] | space and connections that a store uses |
@@ -54,6 +55,8 @@ mod page;
 mod plan;
 pub mod ports;
 pub mod postgres;
+pub mod reassign;
+pub mod reassignment;
 pub mod shared_memory;
 pub mod space;
 mod store;
@@ -67,6 +70,7 @@ pub use error::StoreError;
 pub use file::{FileOptions, FolderFormat};
 pub use ports::{Ledger, Versions};
 pub use postgres::{Announcement, DatabaseLimits, DatabaseUrl, NodePresence, TablesVersion};
+pub use reassignment::Reassignment;
 pub use store::{Store, WriteGate};
 pub use transfer::{LedgerEntry, ReplayPart, ReplayedVersion, StoreMoment};
 pub use types::{

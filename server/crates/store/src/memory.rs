@@ -11,9 +11,9 @@ use crate::plan::{PresentState, StoreCounters, StoredRecord, WriteRound};
 use crate::transfer::missing_version;
 use crate::{
     ChangePage, ChangeRecord, ChangesBefore, Commit, Erasure, IndexEntry, IndexLookup, IndexRange, Ledger,
-    LedgerEntry, LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit, ReplayPart, ResourceKey,
-    ScanOptions, ScanPosition, Seq, StoreError, StoreMoment, StoreSnapshot, UpdatedRange, Version,
-    VersionHeader, VersionPage, VersionWrite, Versions,
+    LedgerEntry, LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit, Reassignment, ReplayPart,
+    ResourceKey, ScanOptions, ScanPosition, Seq, StoreError, StoreMoment, StoreSnapshot, UpdatedRange,
+    Version, VersionHeader, VersionPage, VersionWrite, Versions,
 };
 
 /// A store in memory. Clones share the same data.
@@ -134,6 +134,41 @@ impl MemoryEngine {
             }
             for term in terms {
                 state.index.remove(&IndexEntry { term: term.clone(), id: key.id.clone() });
+            }
+        }
+        state.counters.seq = state.counters.seq.max(state.reserved) + 1;
+        Ok(Seq(state.counters.seq))
+    }
+
+    /// Replaces compartments (see [`crate::Store::reassign`]).
+    pub(crate) fn reassign(&self, reassignments: Vec<Reassignment>) -> Result<Seq, StoreError> {
+        let mut state = self.write_state();
+        for Reassignment { key, newest, .. } in &reassignments {
+            if state.at(key, Seq::LATEST).is_none_or(|version| version.version != *newest) {
+                return Err(StoreError::Conflict { key: key.to_string() });
+            }
+        }
+        for reassignment in reassignments {
+            let key = &reassignment.key;
+            let versions = state.versions.get(key).into_iter().flatten();
+            let before: BTreeSet<String> =
+                versions.flat_map(|version| version.compartments.iter().cloned()).collect();
+            for compartment in before {
+                state.members.remove(&(compartment, key.kind.clone(), key.id.clone()));
+            }
+            for (compartment, moves) in reassignment.moves() {
+                state.members.insert((compartment.to_owned(), key.kind.clone(), key.id.clone()), moves);
+            }
+            let mut newest = Seq::ZERO;
+            for (seq, compartments) in reassignment.versions {
+                newest = seq;
+                let versions = state.versions.get_mut(key).into_iter().flatten();
+                for version in versions.filter(|version| version.seq == seq) {
+                    version.compartments.clone_from(&compartments);
+                }
+            }
+            for term in reassignment.terms {
+                state.index.insert(IndexEntry { term, id: key.id.clone() }, newest);
             }
         }
         state.counters.seq = state.counters.seq.max(state.reserved) + 1;

@@ -184,6 +184,15 @@ impl Store {
         }
     }
 
+    /// The id of this node among the [`nodes`](Self::nodes), after it was announced; `None` if the store
+    /// belongs to this process alone.
+    pub async fn node_id(&self) -> Option<String> {
+        match &self.engine {
+            StoreEngine::Postgres(database) => database.node_id().await,
+            _ => None,
+        }
+    }
+
     /// The nodes that use the store, the running ones first; empty if it belongs to this process alone.
     ///
     /// # Errors

@@ -7,12 +7,17 @@ use super::failure::engine;
 use super::keys::StoreTable;
 use super::writer::WriteRequest;
 use super::{FileEngine, memtable_budget};
-use crate::{Erasure, ResourceKey, Seq, StoreError};
+use crate::{Erasure, Reassignment, ResourceKey, Seq, StoreError};
 
 impl FileEngine {
     /// Erases resources (see [`crate::Store::erase`]).
     pub(crate) async fn erase(&self, erasures: Vec<Erasure>) -> Result<Seq, StoreError> {
         self.ask(|reply| WriteRequest::Erase(erasures, reply)).await
+    }
+
+    /// Replaces the compartments of resources (see [`crate::Store::reassign`]).
+    pub(crate) async fn reassign(&self, reassignments: Vec<Reassignment>) -> Result<Seq, StoreError> {
+        self.ask(|reply| WriteRequest::Reassign(reassignments, reply)).await
     }
 
     /// The resources of a compartment (see [`crate::Store::compartment_resources`]).

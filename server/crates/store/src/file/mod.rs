@@ -14,6 +14,7 @@
 //! | `readers` | the threads that read pages |
 //! | `view` | the committed state, read by key and by page |
 //! | `transfer` | the whole content, for backups and copies |
+//! | `reassign` | other compartments of stored versions |
 //! | `erase`, `removals` | erasure of resources, and compaction |
 //! | `failure` | errors, and the format of the folder |
 //! | here | opening and locking the folder, the ports |
@@ -391,6 +392,7 @@ impl Versions for FileEngine {
 mod engine;
 mod erase;
 mod failure;
+mod reassign;
 mod removals;
 mod tables;
 #[cfg(test)]

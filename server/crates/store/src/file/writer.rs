@@ -23,12 +23,13 @@ use super::engine::OpenEngine;
 use super::failure::read_failure;
 use super::keys::{self, StoreTable};
 use super::memtable_budget;
+use super::reassign::add_compartments;
 use super::removals::add_removals;
 use super::tables::StoreTables;
 use crate::plan::{PresentState, StoreCounters, StoredRecord, VersionPut, WriteRound};
 use crate::{
-    Commit, Erasure, IndexEntry, IndexRange, LedgerWrite, ReplayPart, ResourceKey, Seq, StoreError,
-    StoreSnapshot, Version, VersionWrite,
+    Commit, Erasure, IndexEntry, IndexRange, LedgerWrite, Reassignment, ReplayPart, ResourceKey, Seq,
+    StoreError, StoreSnapshot, Version, VersionWrite,
 };
 
 /// Size in bytes at which a round takes no further requests.
@@ -46,6 +47,7 @@ pub(super) enum WriteRequest {
     Sweep(Timestamp, usize, ReplySender<usize>),
     Replay(ReplayPart, ReplySender<()>),
     Erase(Vec<Erasure>, ReplySender<Seq>),
+    Reassign(Vec<Reassignment>, ReplySender<Seq>),
     /// Moves all writes from the journal to the tables.
     EmptyJournal(ReplySender<()>),
     /// Checks whether a small write is possible.
@@ -61,7 +63,7 @@ impl WriteRequest {
             Self::Write(_, _, reply) => drop(reply.send(Err(error))),
             Self::Snapshot(_, reply) => drop(reply.send(Err(error))),
             Self::Sweep(_, _, reply) => drop(reply.send(Err(error))),
-            Self::Erase(_, reply) => drop(reply.send(Err(error))),
+            Self::Erase(_, reply) | Self::Reassign(_, reply) => drop(reply.send(Err(error))),
             Self::Replay(_, reply) | Self::EmptyJournal(reply) | Self::Check(reply) => {
                 drop(reply.send(Err(error)));
             }
@@ -88,6 +90,9 @@ impl WriteRequest {
             }
             Self::Snapshot(..) => 64,
             Self::Erase(erasures, _) => erasures.iter().map(|erasure| 64 * (1 + erasure.terms.len())).sum(),
+            Self::Reassign(reassignments, _) => {
+                reassignments.iter().map(|one| 64 * (1 + one.terms.len() + one.versions.len())).sum()
+            }
             Self::EmptyJournal(_) | Self::Check(_) => 0,
             Self::Sweep(_, limit, _) => limit.saturating_mul(64),
         }
@@ -216,6 +221,11 @@ impl WriterThread {
                     // The caller may have been cancelled.
                     drop(reply.send(erased));
                 }
+                WriteRequest::Reassign(reassignments, reply) => {
+                    self.write_together(std::mem::take(&mut together), weight);
+                    let done = self.ready(weight).and_then(|()| self.reassign(&reassignments));
+                    drop(reply.send(done));
+                }
                 WriteRequest::EmptyJournal(reply) => {
                     self.write_together(std::mem::take(&mut together), weight);
                     let emptied = self.ready(weight).and_then(|()| self.empty_journal());
@@ -248,7 +258,7 @@ impl WriterThread {
                 WriteRequest::Sweep(now, limit, reply) => answer(reply, round.sweep(now, limit)),
                 WriteRequest::Replay(part, reply) => answer(reply, round.replay(part)),
                 WriteRequest::Check(reply) => answer(reply, checked.clone()),
-                WriteRequest::Erase(..) | WriteRequest::EmptyJournal(_) => {
+                WriteRequest::Erase(..) | WriteRequest::Reassign(..) | WriteRequest::EmptyJournal(_) => {
                     unreachable!("they are not written together with others")
                 }
             }));
@@ -266,14 +276,29 @@ impl WriterThread {
         }
     }
 
-    /// Erases resources in a batch of its own, which has the next sequence number.
+    /// Erases resources.
     fn erase(&mut self, erasures: Vec<Erasure>) -> Result<Seq, StoreError> {
+        self.write_alone(|opened, entries| {
+            erasures.into_iter().try_for_each(|erasure| add_removals(opened, erasure, entries))
+        })
+    }
+
+    /// Replaces the compartments of resources.
+    fn reassign(&mut self, reassignments: &[Reassignment]) -> Result<Seq, StoreError> {
+        self.write_alone(|opened, entries| {
+            reassignments.iter().try_for_each(|reassignment| add_compartments(opened, reassignment, entries))
+        })
+    }
+
+    /// Writes entries in a batch of their own, which has the next sequence number.
+    fn write_alone(
+        &mut self,
+        add: impl FnOnce(&OpenEngine, &mut BatchEntries) -> Result<(), StoreError>,
+    ) -> Result<Seq, StoreError> {
         let counters = StoreCounters { seq: self.counters.seq + 1, ..self.counters };
         let disk = Arc::clone(&self.disk);
         let mut entries = BatchEntries::default();
-        disk.with(|opened| {
-            erasures.into_iter().try_for_each(|erasure| add_removals(opened, erasure, &mut entries))
-        })?;
+        disk.with(|opened| add(opened, &mut entries))?;
         entries.put(StoreTable::Meta, keys::COUNTERS.to_vec(), keys::encode_counters(&counters));
         let entries = entries.in_order();
         self.since_checkpoint += entries.len();

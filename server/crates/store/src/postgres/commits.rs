@@ -19,7 +19,7 @@ use crate::plan::{StoreCounters, VersionPut, WriteRound};
 use crate::{Commit, IndexRange, ResourceKey, Seq, StoreError, StoreSnapshot, Version, VersionWrite};
 
 /// The end of a span of sequence numbers that is still open.
-const OPEN: i64 = i64::MAX;
+pub(super) const OPEN: i64 = i64::MAX;
 
 /// A commit or snapshot of a caller.
 pub(super) enum CommitRequest {

@@ -11,6 +11,7 @@ use super::connect::{Database, Parameter};
 use super::failure::{failure, too_late, unavailable};
 use super::last_erasure::LAST_ERASURE;
 use super::prefetched::text;
+use super::reassign::remove_members;
 use super::records::BLOCK;
 use super::rounds::{RoundError, refusal};
 use crate::{Erasure, ResourceKey, Seq, StoreError, Version};
@@ -88,32 +89,13 @@ async fn erase(database: &Database, client: &Client, erasures: &[Erasure]) -> Re
     let kinds: Vec<&[u8]> = erasures.iter().map(|erasure| erasure.key.kind.as_bytes()).collect();
     let ids: Vec<&[u8]> = erasures.iter().map(|erasure| erasure.key.id.as_bytes()).collect();
     let keys: [Parameter<'_>; 2] = [(&kinds, Type::BYTEA_ARRAY), (&ids, Type::BYTEA_ARRAY)];
-    // The versions name the rows of the change feed and of the compartments, which have other keys.
-    let versions = "WITH k AS (SELECT * FROM unnest($1, $2) AS k (kind, id)), \
-                    v AS (SELECT c.kind, c.id, c.seq, c.compartments FROM current c JOIN k USING (kind, id) \
-                    UNION ALL \
-                    SELECT h.kind, h.id, h.seq, h.compartments FROM history h JOIN k USING (kind, id))";
-    let changes = format!("{versions} DELETE FROM change g USING v WHERE g.seq = v.seq");
-    client.execute_typed(&changes, &keys).await?;
-    let sql = format!("{versions} SELECT DISTINCT kind, id, compartments FROM v WHERE compartments <> ''");
-    let (mut compartments, mut member_kinds, mut member_ids) = (Vec::new(), Vec::new(), Vec::new());
-    let rows = client.query_typed(&sql, &keys).await?;
-    for row in &rows {
-        let names: &[u8] = row.get(2);
-        for name in names.split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
-            compartments.push(name);
-            member_kinds.push(row.get::<_, &[u8]>(0));
-            member_ids.push(row.get::<_, &[u8]>(1));
-        }
-    }
-    let members: [Parameter<'_>; 3] = [
-        (&compartments, Type::BYTEA_ARRAY),
-        (&member_kinds, Type::BYTEA_ARRAY),
-        (&member_ids, Type::BYTEA_ARRAY),
-    ];
-    let sql = "DELETE FROM member m USING unnest($1, $2, $3) AS k (compartment, kind, id) \
-               WHERE m.compartment = k.compartment AND m.kind = k.kind AND m.id = k.id";
-    client.execute_typed(sql, &members).await?;
+    // The versions name the rows of the change feed, which have other keys.
+    let changes = "WITH k AS (SELECT * FROM unnest($1, $2) AS k (kind, id)), \
+                   v AS (SELECT c.seq FROM current c JOIN k USING (kind, id) \
+                   UNION ALL SELECT h.seq FROM history h JOIN k USING (kind, id)) \
+                   DELETE FROM change g USING v WHERE g.seq = v.seq";
+    client.execute_typed(changes, &keys).await?;
+    remove_members(client, erasures.iter().map(|erasure| &erasure.key)).await?;
     let (mut terms, mut term_ids) = (Vec::<&[u8]>::new(), Vec::<&[u8]>::new());
     for Erasure { key, terms: of_resource, .. } in erasures {
         for term in of_resource {

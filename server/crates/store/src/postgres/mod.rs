@@ -10,6 +10,7 @@
 //! | `presence` | the node among others, and a database that went back in time |
 //! | `transfer` | the whole content, for backups and copies |
 //! | `closed_row`, `closing` | a database whose content moves to another store |
+//! | `reassign` | other compartments of stored versions |
 //! | `erase`, `last_erasure` | erasure of resources, and how nodes learn of it |
 //! | `prefetched` | what a round reads before it decides |
 //! | `read` | reads at a sequence number |
@@ -29,6 +30,7 @@ mod last_erasure;
 mod prefetched;
 mod presence;
 mod read;
+mod reassign;
 mod records;
 mod rounds;
 mod schema;
@@ -153,6 +155,11 @@ impl PostgresEngine {
     /// Returns [`StoreError::Unavailable`] if the database cannot be reached.
     pub async fn nodes(&self) -> Result<Vec<NodePresence>, StoreError> {
         self.database.nodes().await
+    }
+
+    /// The id of this node, after it was announced.
+    pub async fn node_id(&self) -> Option<String> {
+        self.database.node_id().await
     }
 
     /// Marks this node as ended.

@@ -320,6 +320,11 @@ impl Database {
         Ok(())
     }
 
+    /// The id of this node, after it was announced.
+    pub async fn node_id(&self) -> Option<String> {
+        self.presence.seen.lock().await.as_ref().map(|(seen, _)| seen.node.clone())
+    }
+
     /// The nodes, the running ones first.
     ///
     /// # Errors

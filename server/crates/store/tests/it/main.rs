@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `rows` | single promises |
 //! | `model` | law: any requests in any order, with restarts, have the results of a plain list |
+//! | `reassignment` | law: replaced compartments are those of a store that had them before |
 //! | `races` | laws under concurrency: compare-and-set, snapshots |
 //! | `nodes` | laws of several nodes on one store, and of connections that break |
 //! | `crash` | nothing acknowledged is lost when the process is killed |
@@ -20,6 +21,7 @@ mod model;
 mod nodes;
 mod power_cut;
 mod races;
+mod reassignment;
 mod rows;
 
 use std::path::Path;
