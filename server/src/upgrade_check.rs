@@ -73,6 +73,7 @@ async fn check_parts(args: &DataArgs) -> Vec<UpgradedPart> {
     vec![
         UpgradedPart::readable("configuration", "accepted as it is"),
         check_store(&config.engine, &config.data).await,
+        describe_assignment(),
         check_indexes(&config.data),
         check_backup(&config, &flags).await,
     ]
@@ -105,6 +106,18 @@ async fn check_store(engine: &StoreEngine, data: &Path) -> UpgradedPart {
             }
         }
     }
+}
+
+/// The pass over the stored resources that the first start of this version begins. Whether it ran before is
+/// stored in the data, which this command does not open.
+fn describe_assignment() -> UpgradedPart {
+    UpgradedPart::readable(
+        "patients",
+        "unless a server of this version ran on these data, the first start assigns stored resources to their patients in the \
+         background (Device, Task, Contract and GuidanceResponse join the Patient compartment), which takes about a minute \
+         for each 2 GB; until then, clients with groups or patient/ scopes get 503 for these types, and exports of patients \
+         and Groups do not start. Servers of the version before may keep running",
+    )
 }
 
 fn describe_tables(tables: &TablesVersion) -> UpgradedPart {

@@ -1,6 +1,7 @@
 //! Runs one command of an administrator.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
+use resources::assign_stored::assign_all;
 use resources::{ImportOptions, ResourceRules};
 use terminology_import::StatedVersion;
 
@@ -8,6 +9,26 @@ use super::protocol::{AdminCommand, CommandEvent};
 use super::services::{AdminServices, EventSink};
 use super::{backups, check, copy, export, import, people, purge, releases, status};
 use crate::node::reload::reload_config;
+
+/// Completes the assignment of stored resources to Patients, on which exports and erasures depend. A
+/// running server does so itself.
+async fn complete_assignment(services: &AdminServices<'_>, events: EventSink<'_>) -> Result<()> {
+    let (store, base) = (services.resources.store(), services.resources.fhir_base());
+    match services.app {
+        Some(app) => ensure!(
+            app.patient_assignment.is_complete(),
+            "after an upgrade, the server still determines to which patients stored resources belong; repeat the command \
+             when `trefoil status` no longer names it"
+        ),
+        None => {
+            let progress = |count| {
+                events(CommandEvent::Progress(format!("{count} resources assigned to their patients")));
+            };
+            assign_all(store, base, services.clock.now(), progress).await?;
+        }
+    }
+    Ok(())
+}
 
 /// Executes a command and returns its exit code.
 ///
@@ -18,6 +39,9 @@ pub async fn execute_command(
     command: AdminCommand,
     events: EventSink<'_>,
 ) -> Result<u8> {
+    if matches!(command, AdminCommand::Export(_) | AdminCommand::Purge { .. }) {
+        complete_assignment(services, events).await?;
+    }
     match command {
         AdminCommand::Import { paths, edition, version, unpublished, keep_bundles } => {
             let stated = StatedVersion { edition, version, is_unpublished: unpublished };

@@ -5,11 +5,12 @@ use std::path::Path;
 use anyhow::Result;
 use bulk::OpenExport;
 use indicatif::HumanBytes;
+use resources::assign_stored::{AssignmentRecord, read_record};
 use serde::Serialize;
 use serde_json::json;
 use store::blocking::run_blocking;
 use store::space::free_bytes;
-use store::{NodePresence, Versions as _};
+use store::{NodePresence, Seq, Versions as _};
 
 use super::protocol::CommandEvent;
 use super::services::{AdminServices, EventSink};
@@ -31,6 +32,9 @@ struct ServerStatus {
     users: usize,
     clients: usize,
     releases: usize,
+    /// Remaining work after an upgrade: stored resources are assigned to Patients. `None` if
+    /// nothing is.
+    upgrade: Option<String>,
     /// Exports that are waiting or running, of all nodes.
     exports: Option<Vec<OpenExport>>,
     /// The nodes that share the store; empty if it belongs to one server.
@@ -108,6 +112,7 @@ async fn read_status(services: &AdminServices<'_>) -> Result<ServerStatus> {
         users: services.identity.users.all_users(now).await?.len(),
         clients: services.identity.clients.all_clients(now).await?.len(),
         releases: releases.list().await?.len(),
+        upgrade: describe_assignment(read_record(store).await?.as_ref(), store.last_seq().await?),
         exports,
         nodes: store.nodes().await?,
         certificate_until: certificate.map(fhir::instant::format),
@@ -117,6 +122,25 @@ async fn read_status(services: &AdminServices<'_>) -> Result<ServerStatus> {
         last_refusals: app.map(|app| app.logs.refusals.recent()).unwrap_or_default(),
         last_errors: app.map(|_| recent_errors()).unwrap_or_default(),
     })
+}
+
+/// Describes the remaining work of the assignment of stored resources to Patients.
+fn describe_assignment(record: Option<&AssignmentRecord>, last: Seq) -> Option<String> {
+    match record {
+        None if last == Seq::ZERO => None,
+        Some(record) if record.is_complete() && !record.awaits_earlier_nodes => None,
+        Some(record) if record.is_complete() => Some(
+            "resources that nodes of an earlier version write are assigned to their patients when the last of these nodes \
+             has ended"
+                .to_owned(),
+        ),
+        record => Some(format!(
+            "stored resources are being assigned to their patients, {} so far; until then, clients with groups or patient/ \
+             scopes get 503 for Device, Task, Contract, GuidanceResponse, Binary and the like, and exports of patients and \
+             Groups do not start",
+            record.map_or(0, |record| record.examined)
+        )),
+    }
 }
 
 /// The size of all files below a folder. Files that disappear meanwhile are left out.
@@ -145,6 +169,7 @@ impl ServerStatus {
         rows.push(("users", self.users.to_string()));
         rows.push(("clients", self.clients.to_string()));
         rows.push(("releases", self.releases.to_string()));
+        rows.extend(self.upgrade.iter().map(|upgrade| ("upgrade", upgrade.clone())));
         rows.extend(self.exports.iter().map(|exports| ("open exports", exports.len().to_string())));
         rows.extend(self.exports.iter().flatten().map(|export| {
             let OpenExport { id, client_id, percent, .. } = export;

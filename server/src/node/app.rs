@@ -29,6 +29,7 @@ use crate::node::group_members::GroupMembers;
 use crate::node::key_fetch::{self, KeyFetcher};
 use crate::node::open_services::{open_bulk, open_export_log, open_terminology};
 use crate::node::outbound::HttpCaller;
+use crate::node::patient_assignment::PatientAssignment;
 use crate::node::patient_relations::{GroupMembersReader, StoredRelations};
 use crate::node::provider_calls::{self, ProviderCalls};
 use crate::node::server_address::ServerAddress;
@@ -79,6 +80,8 @@ pub struct App {
     pub identity: Identity,
     /// FHIR resources.
     pub resources: Resources,
+    /// Whether the versions of an earlier program are assigned to Patients.
+    pub patient_assignment: PatientAssignment,
     /// Code systems and value sets.
     pub terminology: Terminology,
     /// Applies the resources of the store to the terminology.
@@ -171,6 +174,9 @@ impl App {
             None => key_fetch::public_caller(settings.clone()),
         };
         let resources = Resources::at(store.clone(), &address.fhir_base);
+        let patient_assignment = PatientAssignment::open(&store, &address.fhir_base, now)
+            .await
+            .context("failed to assign stored resources to Patients")?;
         let members: Arc<OnceLock<Box<GroupMembersReader>>> = Arc::default();
         let relations = StoredRelations {
             resources: resources.clone(),
@@ -225,6 +231,7 @@ impl App {
             drain,
             identity,
             resources,
+            patient_assignment,
             terminology,
             terminology_sync,
             bulk,
@@ -264,10 +271,9 @@ fn group_members_reader(app: Weak<App>) -> Box<GroupMembersReader> {
         let app = app.upgrade();
         Box::pin(async move {
             let Some(app) = app else { return Ok(Vec::new()) };
-            match app.group_members.compartments(groups, &app.store, &app.bulk, now).await {
-                Ok(compartments) => {
-                    let ids =
-                        compartments.iter().filter_map(|compartment| compartment.strip_prefix("Patient/"));
+            match app.group_members.patients(groups, &app.store, &app.bulk, now).await {
+                Ok(patients) => {
+                    let ids = patients.iter().filter_map(|patient| patient.strip_prefix("Patient/"));
                     Ok(ids.map(str::to_owned).collect())
                 }
                 Err(GroupError::Store(error)) => Err(error),

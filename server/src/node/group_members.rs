@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bulk::{Bulk, GroupError};
 use jiff::Timestamp;
+use resources::PatientSet;
 use store::{Seq, Store, StoreError, Versions as _};
 
 /// Maximum number of lists, one for each set of Groups.
@@ -25,23 +26,21 @@ struct MemberList {
     seq: Seq,
     /// Time at which a membership ends.
     until: Option<Timestamp>,
-    /// `Patient/p1`, …; sorted.
-    compartments: Arc<[String]>,
+    patients: Arc<PatientSet>,
 }
 
 impl GroupMembers {
-    /// The compartments of the current members of these Groups, sorted. A Group that is missing has no
-    /// members.
+    /// The current members of these Groups. A Group that is missing has no members.
     ///
     /// # Errors
     /// [`GroupError`] if a Group cannot be read.
-    pub async fn compartments(
+    pub async fn patients(
         &self,
         groups: &[String],
         store: &Store,
         bulk: &Bulk,
         now: Timestamp,
-    ) -> Result<Arc<[String]>, GroupError> {
+    ) -> Result<Arc<PatientSet>, GroupError> {
         let cached = self.lookup(groups).filter(|list| list.until.is_none_or(|until| now < until));
         let current = match cached {
             Some(list) => list.if_unchanged(store).await?,
@@ -51,13 +50,13 @@ impl GroupMembers {
             Some(list) => list,
             None => read_members(groups, store, bulk, now).await?,
         };
-        let compartments = Arc::clone(&list.compartments);
+        let patients = Arc::clone(&list.patients);
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         if lists.len() >= MAX_LISTS && !lists.contains_key(groups) {
             lists.clear();
         }
         lists.insert(groups.to_vec(), list);
-        Ok(compartments)
+        Ok(patients)
     }
 
     fn lookup(&self, groups: &[String]) -> Option<MemberList> {
@@ -90,11 +89,11 @@ async fn read_members(
     now: Timestamp,
 ) -> Result<MemberList, GroupError> {
     let seq = store.last_seq().await?;
-    let (mut all, mut compartments, mut until) = (groups.to_vec(), Vec::new(), None::<Timestamp>);
+    let (mut all, mut patients, mut until) = (groups.to_vec(), Vec::new(), None::<Timestamp>);
     for group in groups {
         match bulk.members(group, seq, now).await {
             Ok(current) => {
-                compartments.extend(current.members.iter().map(|id| format!("Patient/{id}")));
+                patients.extend(current.members.iter().map(|id| format!("Patient/{id}")));
                 all.extend(current.groups);
                 until = until.into_iter().chain(current.until).min();
             }
@@ -102,11 +101,9 @@ async fn read_members(
             Err(error) => return Err(error),
         }
     }
-    for list in [&mut all, &mut compartments] {
-        list.sort_unstable();
-        list.dedup();
-    }
-    Ok(MemberList { groups: all.into(), seq, until, compartments: compartments.into() })
+    all.sort_unstable();
+    all.dedup();
+    Ok(MemberList { groups: all.into(), seq, until, patients: Arc::new(PatientSet::new(patients)) })
 }
 
 #[cfg(test)]
@@ -166,7 +163,7 @@ mod tests {
         let lists = GroupMembers::default();
         let members_at = async |after_ms: i64| {
             let now = now + SignedDuration::from_millis(after_ms);
-            lists.compartments(&["outer".to_owned()], &store, &bulk, now).await.unwrap().join(" ")
+            lists.patients(&["outer".to_owned()], &store, &bulk, now).await.unwrap().join(" ")
         };
         for (after_ms, expected) in
             [(0, "Patient/a Patient/b"), (4_999, "Patient/a Patient/b"), (5_000, "Patient/a")]

@@ -15,6 +15,7 @@
 //! | [`provider_calls`] | requests to external providers |
 //! | [`abandoned_requests`] | requests whose client leaves before the response |
 //! | [`group_members`] | members of the Groups that a client is limited to |
+//! | [`patient_assignment`] | assigns the versions of earlier programs to Patients |
 //! | [`patient_relations`] | the patients of carers |
 //! | [`client_overview`] | origins and response types of all clients |
 //! | [`capacity`], [`hashing`], [`question_pool`], [`byte_budget`], [`memory_limit`], [`descriptors`] | limits on CPU time, memory and file descriptors |
@@ -42,6 +43,7 @@ pub mod key_fetch;
 pub mod memory_limit;
 mod open_services;
 pub mod outbound;
+pub mod patient_assignment;
 pub mod patient_relations;
 pub mod periodic_tasks;
 pub mod process_usage;

@@ -38,6 +38,8 @@ pub fn start_tasks(app: &Arc<App>) -> JoinSet<()> {
     tasks.spawn(repeat("removing expired exports", SWEEP_INTERVAL, app.clone(), remove_expired_exports));
     tasks.spawn(repeat("rotating the signing keys", SWEEP_INTERVAL, app.clone(), maintain_keys));
     tasks.spawn(repeat("reading the certificate again", SWEEP_INTERVAL, app.clone(), refresh_certificate));
+    let interval = Duration::from_secs(1);
+    tasks.spawn(repeat("assigning resources to Patients", interval, app.clone(), continue_assignment));
     tasks.spawn(repeat("writing the counts of events", COUNT_INTERVAL, app.clone(), write_counts));
     if app.logs.traces.are_sent() {
         tasks.spawn(repeat("sending traces", TRACE_INTERVAL, app.clone(), send_traces));
@@ -96,6 +98,11 @@ async fn repeat<F: Future<Output = Result<()>>>(
         }
         is_failing = executed.is_err();
     }
+}
+
+/// Assigns the resources that an earlier program stored.
+async fn continue_assignment(app: Arc<App>) -> Result<()> {
+    Ok(app.patient_assignment.proceed(&app.store, &app.address.fhir_base, app.clock.now()).await?)
 }
 
 async fn remove_expired_records(app: Arc<App>) -> Result<()> {

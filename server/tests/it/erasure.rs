@@ -47,6 +47,36 @@ fn record() -> Vec<Value> {
     ]
 }
 
+/// Resources that R4's compartment lacks, and that refer to the patient only.
+fn further_record() -> Vec<Value> {
+    let patient = json!({ "reference": PATIENT });
+    vec![
+        json!({ "resourceType": "Device", "id": "pump", "patient": patient, "distinctIdentifier": SECRET }),
+        json!({ "resourceType": "Task", "id": "visit", "status": "draft", "intent": "order", "for": patient,
+            "description": SECRET }),
+        json!({ "resourceType": "Contract", "id": "stay", "subject": [patient], "title": SECRET }),
+        json!({ "resourceType": "GuidanceResponse", "id": "advice", "status": "success", "subject": patient,
+            "moduleUri": format!("http://example.org/{SECRET}") }),
+        json!({ "resourceType": "Linkage", "id": "own", "item": [{ "type": "source", "resource": patient }],
+            "author": { "display": SECRET } }),
+        json!({ "resourceType": "MessageHeader", "id": "news", "eventUri": format!("http://example.org/{SECRET}"),
+            "source": { "endpoint": "http://example.org" }, "focus": [patient] }),
+        json!({ "resourceType": "Bundle", "id": "letter", "type": "document",
+            "entry": [{ "resource": record().swap_remove(0) }] }),
+    ]
+}
+
+/// Resources that refer to the patient and are kept.
+fn kept_record() -> Vec<Value> {
+    let both = [PATIENT, "Patient/other"].map(|reference| json!({ "resource": { "reference": reference } }));
+    vec![
+        json!({ "resourceType": "Device", "id": "monitor", "type": { "text": "of the ward" } }),
+        json!({ "resourceType": "Group", "id": "ward", "type": "person", "actual": true,
+            "member": [{ "entity": { "reference": PATIENT } }] }),
+        json!({ "resourceType": "Linkage", "id": "twins", "item": both }),
+    ]
+}
+
 /// A running server, as a client of its records sees it.
 struct RecordClient<'a> {
     server: &'a Server,
@@ -103,6 +133,9 @@ async fn check(mut server: Server, owns_files: bool) {
     for resource in record() {
         client.put(&resource).await;
     }
+    for resource in further_record().into_iter().chain(kept_record()) {
+        client.put(&resource).await;
+    }
     let mut second = record().swap_remove(2);
     second["status"] = "amended".into();
     client.put(&second).await;
@@ -121,8 +154,8 @@ async fn check(mut server: Server, owns_files: bool) {
     let live = server.trefoil(&["purge", "Observation/o1", "--yes"]);
     assert!(String::from_utf8_lossy(&live.stderr).contains("Observation/o1 is not deleted; delete it first"));
     let purged = json_of(&server, &["purge", PATIENT, "--yes", "--json"]);
-    assert_eq!(purged["shared"], json!(["Communication/shared"]));
-    assert_eq!((&purged["erased"]["resources"], &purged["versions"]), (&json!(4), &json!(5)), "{purged}");
+    assert_eq!(purged["shared"], json!(["Communication/shared", "Linkage/twins"]));
+    assert_eq!((&purged["erased"]["resources"], &purged["versions"]), (&json!(11), &json!(12)), "{purged}");
     assert_eq!(purged["files_rewritten"], json!(owns_files));
     assert!(purged["ended_exports"].as_u64().unwrap() >= 2);
     assert!(purged["searches"].as_u64().unwrap() >= 1, "{purged}");
@@ -131,7 +164,11 @@ async fn check(mut server: Server, owns_files: bool) {
     {
         assert_eq!(client.get(gone).await.0, StatusCode::NOT_FOUND, "{gone}");
     }
-    for kept in ["Communication/shared", "Patient/other"] {
+    for gone in further_record() {
+        let path = format!("{}/{}", gone["resourceType"].as_str().unwrap(), gone["id"].as_str().unwrap());
+        assert_eq!(client.get(&path).await.0, StatusCode::NOT_FOUND, "{path}");
+    }
+    for kept in ["Communication/shared", "Patient/other", "Device/monitor", "Group/ward", "Linkage/twins"] {
         assert_eq!(client.get(kept).await.0, StatusCode::OK, "{kept}");
     }
     let (_, found) = client.get(&format!("Patient?family={SECRET}")).await;

@@ -2,8 +2,8 @@
 //! folder and a backup as that version wrote them, `VERSION-database.tar.gz` the dump of a database, and the
 //! JSON files facts about them. Each must be read by this version.
 //!
-//! `TREFOIL_WRITE_GOLDEN=NAME cargo test -p trefoil-server --test it golden` writes those of this version, for
-//! its release or before a change of what is stored. They never change afterwards.
+//! `TREFOIL_WRITE_GOLDEN=NAME cargo test -p trefoil-server --test it golden` writes those of this version,
+//! for its release or before a change of what is stored. They never change afterwards.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_database::TestDatabase;
 
-use crate::support::{Server, TREFOIL};
+use crate::patient_references::token_of;
+use crate::support::{Server, TREFOIL, fresh_id, manifest_at};
 
 const SCOPES: &str = "system/Group.cud system/Group.rs system/*.rs";
 /// End of the names of the archives with the dump of a database.
@@ -142,6 +143,67 @@ async fn check_facts(server: &Server, expected: &Value, data: &str) {
     assert_eq!(facts(server).await, expected["facts"], "{data}");
     if !expected["records"].is_null() {
         assert_eq!(record_facts(server).await, expected["records"], "{data}");
+        check_assignment(server, data).await;
+    }
+}
+
+/// Checks that the [`RECORDS`] of an earlier version belong to their Patients: for a client that is limited
+/// to one of them, in its exports, and in an increment since a time before the upgrade.
+async fn check_assignment(server: &Server, data: &str) {
+    let token = token_of(server, &format!("limited-{}", fresh_id()), &["--group", "of-in"]).await;
+    let client = server.client();
+    let get = async |path: &str| {
+        let url = if path.contains("://") { path.to_owned() } else { format!("{}/{path}", server.fhir()) };
+        client.get(url).bearer_auth(&token).send().await.unwrap()
+    };
+    // The statuses of the resource, and of its versions.
+    let expected: [(&str, u16, &[u16]); 8] = [
+        ("in", 200, &[200]),
+        ("out", 404, &[404]),
+        ("house", 404, &[404]),
+        ("several", 200, &[200, 200, 200]),
+        ("arrived", 200, &[404, 200]),
+        ("departed", 404, &[200, 404]),
+        ("ended", 410, &[200, 410]),
+        ("again", 200, &[404, 404, 200]),
+    ];
+    for kind in RECORDS {
+        for (id, newest, versions) in expected {
+            // An Observation of the Patient refers to this Device.
+            let is_referred_to = (kind, id) == ("Device", "house");
+            let status = |status: u16| if is_referred_to { 200 } else { status };
+            assert_eq!(get(&format!("{kind}/{id}")).await.status(), status(newest), "{data}: {kind}/{id}");
+            for (index, version) in versions.iter().enumerate() {
+                let path = format!("{kind}/{id}/_history/{}", index + 1);
+                assert_eq!(get(&path).await.status(), status(*version), "{data}: {path}");
+            }
+        }
+    }
+    for path in ["Linkage/of-in", "Binary/scan", "Bundle/document"] {
+        assert_eq!(get(path).await.status(), 200, "{data}: {path}");
+    }
+    let types = RECORDS.join(",");
+    // The resources are older than this time, and an export of that time did not contain them.
+    let since = "2026-11-28T13:20:00Z";
+    for query in [String::new(), format!("&_since={since}")] {
+        let kick_off = get(&format!("Group/of-in/$export?_type={types}{query}")).await;
+        assert_eq!(kick_off.status(), StatusCode::ACCEPTED, "{data}");
+        let status = kick_off.headers()["content-location"].to_str().unwrap().to_owned();
+        let manifest = manifest_at(&client, &token, &status).await;
+        let mut exported = Vec::new();
+        for file in manifest["output"].as_array().unwrap() {
+            let text = get(file["url"].as_str().unwrap()).await.text().await.unwrap();
+            exported.extend(text.lines().map(|line| {
+                let resource: Value = serde_json::from_str(line).unwrap();
+                format!("{}/{}", resource["resourceType"], resource["id"]).replace('"', "")
+            }));
+        }
+        exported.sort_unstable();
+        let ids = ["again", "arrived", "in", "several"];
+        let mut members: Vec<String> =
+            RECORDS.iter().flat_map(|kind| ids.map(|id| format!("{kind}/{id}"))).collect();
+        members.sort_unstable();
+        assert_eq!(exported, members, "{data}{query}");
     }
 }
 

@@ -46,6 +46,7 @@ mod outgoing;
 mod page_session;
 mod pages;
 mod passkeys;
+mod patient_references;
 mod power_cut;
 mod proxies;
 mod refusals;

@@ -294,6 +294,11 @@ impl Server {
         self.client_builder()?.build()
     }
 
+    /// Returns a client like [`Server::client`] with another limit on the time of a request.
+    pub fn client_with_timeout(&self, limit: Duration) -> reqwest::Client {
+        self.client_builder().and_then(|builder| builder.timeout(limit).build()).unwrap()
+    }
+
     /// Returns a client that connects from this address of the machine.
     pub fn client_from(&self, address: [u8; 4]) -> reqwest::Client {
         self.client_builder().and_then(|builder| builder.local_address(Some(address.into())).build()).unwrap()

@@ -147,8 +147,12 @@ struct ElementBinding {
 }
 
 #[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ElementTypeDefinition {
     code: String,
+    /// The profiles of the resources to which a Reference may refer. None permits every type.
+    #[serde(default)]
+    target_profile: Vec<String>,
     #[serde(default)]
     extension: Vec<TypeExtension>,
 }
@@ -271,6 +275,11 @@ impl TypeDefinition {
         }
     }
 
+    /// Whether the type is a resource type that can be stored.
+    pub fn is_resource(&self) -> bool {
+        self.kind == "resource" && !self.is_abstract && self.name != "Parameters"
+    }
+
     pub fn elements(&self) -> &[ElementDefinition] {
         self.snapshot.as_ref().map_or(&[], |snapshot| &snapshot.element)
     }
@@ -286,6 +295,19 @@ impl FhirDefinitions {
 }
 
 impl ElementDefinition {
+    /// Whether the element may be a Reference to a resource of this type. `Resource` as a target is every
+    /// type.
+    pub fn may_refer_to(&self, kind: &str) -> bool {
+        const PROFILES: &str = "http://hl7.org/fhir/StructureDefinition/";
+        let is_target = |profile: &String| {
+            profile.strip_prefix(PROFILES).is_some_and(|target| target == kind || target == "Resource")
+        };
+        let references = self.types.iter().filter(|of| of.code == "Reference");
+        references
+            .map(|of| &of.target_profile)
+            .any(|targets| targets.is_empty() || targets.iter().any(is_target))
+    }
+
     /// The names of the element's data types.
     pub fn type_names(&self) -> impl Iterator<Item = &str> {
         self.types.iter().map(|of| {

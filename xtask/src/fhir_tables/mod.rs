@@ -8,9 +8,11 @@
 //! | [`search_paths`] | the JSON paths to which the expression of a search parameter leads |
 //! | [`structures`] | the table of the elements of resource types and data types |
 //! | [`patient_compartment`] | the table of the Patient compartment |
+//! | [`patient_references`] | the table of the elements that may refer to a Patient |
 
 mod definitions;
 mod patient_compartment;
+mod patient_references;
 mod search_parameters;
 mod search_paths;
 mod structures;
@@ -24,6 +26,7 @@ use crate::workspace::root;
 
 const STRUCTURES: &str = "server/crates/fhir/data/structures.txt";
 const SEARCH_PARAMETERS: &str = "server/crates/fhir/data/search-parameters.txt";
+const PATIENT_REFERENCES: &str = "server/crates/fhir/data/patient-references.txt";
 const PATIENT_COMPARTMENT: &str = "server/crates/fhir/src/patient_compartment.rs";
 
 /// Writes the tables, or compares them with the files of the workspace. Returns the reason if a comparison
@@ -54,6 +57,7 @@ pub fn run(only_compare: bool) -> Result<Option<String>> {
     let tables = [
         (STRUCTURES, structures::table(&definitions)),
         (SEARCH_PARAMETERS, search_parameters::table(&parameters)),
+        (PATIENT_REFERENCES, patient_references::table(&definitions)),
         (PATIENT_COMPARTMENT, patient_compartment::replace_rows(&compartment_source, &compartment_rows)?),
     ];
     let mut different = 0;

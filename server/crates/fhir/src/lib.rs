@@ -13,6 +13,7 @@
 //! | [`outcome`] | OperationOutcome |
 //! | [`json`] | answers written as JSON |
 //! | [`instant`] | instants with milliseconds |
+//! | [`patient_references`] | elements that may refer to a Patient |
 //! | [`period`] | Period |
 //! | [`text`] | strings of JSON that are not copied |
 
@@ -22,6 +23,7 @@ pub mod json;
 pub mod outcome;
 pub mod parameters;
 pub mod patient_compartment;
+pub mod patient_references;
 pub mod period;
 pub mod primitive;
 pub mod search_parameters;

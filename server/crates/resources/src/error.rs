@@ -171,6 +171,16 @@ pub enum ResourceError {
         /// The id of the resource.
         id: String,
     },
+    /// A written resource refers to one that the caller cannot see. The reference would make it visible.
+    #[error(
+        "{key} refers to {target}, which the token may not read; leave the reference out, or refer to a resource of a permitted Patient"
+    )]
+    HiddenTarget {
+        /// `Type/id` of the written resource.
+        key: String,
+        /// `Type/id` of the resource to which it refers.
+        target: String,
+    },
     /// The version in `If-Match` is not the newest one, or another request has changed the resource.
     #[error("{key} has changed: read it again and repeat the change")]
     VersionConflict {

@@ -22,9 +22,9 @@ pub use body::{binary, json, references};
 pub use request::transaction;
 pub use search::filter;
 pub use view::{compartment_view, referenced, result};
-pub use write::{check, erase, prepare, service, stored};
+pub use write::{assign_stored, assignment, check, erase, prepare, service, stored};
 
-pub use compartment_view::{CompartmentView, ContextRestrictions, Restriction, ViewPart};
+pub use compartment_view::{CompartmentView, ContextRestrictions, ViewPart};
 pub use error::{ResourceBodyError, ResourceError};
 pub use import::{
     ImportCount, ImportFault, ImportOptions, ImportProgress, ImportReport, IrregularResources,
@@ -36,3 +36,5 @@ pub use transaction::{
     BundleOperation, BundleSearch, EntryAction, EntryRead, EntryResult, PlannedEntry, TransactionPlan,
 };
 pub use view::pages::{ResourcePage, SearchLimit};
+pub use view::patient_set::PatientSet;
+pub use view::restriction::{OtherTypes, Restriction};

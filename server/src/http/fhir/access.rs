@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, LazyLock};
 
-use fhir::{IssueCode, patient_compartment};
+use fhir::IssueCode;
+use fhir::patient_references::{self, WithoutPatient, without_patient};
 use http::StatusCode;
 use identity::model::scope::{ScopeContext, ScopePermissions, Scopes};
 use identity::tokens::access_token::{GranularAccess, ResourceAccess, TokenAccess};
 use resources::filter::TypeFilter;
 use resources::referenced::is_read_by_reference;
-use resources::{CompartmentView, ContextRestrictions, Restriction, ViewPart};
+use resources::{CompartmentView, ContextRestrictions, OtherTypes, PatientSet, Restriction, ViewPart};
 
 use super::binary::BINARY;
 use super::check_accept;
@@ -142,9 +143,9 @@ pub async fn context_restrictions(
     Ok(Arc::new(restricted.collect()))
 }
 
-/// The restriction of a request on a type: the access that the scopes grant and, for a client with `groups`,
-/// only the compartments of the current members of these Groups. Granular scopes grant nothing here. Such a
-/// client can read its Groups but not write them, because they determine its access.
+/// The restriction of a request on a type: the access that the scopes grant and, for a client with
+/// `groups`, only the resources that refer to current members of these Groups. Granular scopes grant
+/// nothing here. Such a client can read its Groups but not write them, because they determine its access.
 ///
 /// # Errors
 /// A 500 problem if a Group cannot be read.
@@ -164,18 +165,39 @@ async fn reach_restriction(
     reach: ResourceAccess<'_>,
 ) -> Result<Restriction, Problem> {
     let is_of_patients = matches!(reach, ResourceAccess::Patients(_));
-    let needs_members = is_of_patients || kind != "Group" && patient_compartment::contains_type(kind);
+    let needs_members = is_of_patients || kind != "Group" && is_limited(kind);
     let restriction = ClientGroups::of(context, access, needs_members).await?.restriction(kind, reach);
+    if matches!(restriction, Restriction::Patients { .. }) {
+        check_assigned(context, kind)?;
+    }
     match is_of_patients {
         true => of_patients(context, kind, restriction).await,
         false => Ok(restriction),
     }
 }
 
+/// `true` if a client with `groups` may access only some resources of the type.
+fn is_limited(kind: &str) -> bool {
+    without_patient(kind) != WithoutPatient::Visible || !patient_references::paths(kind).is_empty()
+}
+
+/// Checks that the stored resources of a type are assigned to Patients. After an upgrade, this takes some
+/// time.
+fn check_assigned(context: &RequestContext, kind: &str) -> Result<(), Problem> {
+    if without_patient(kind) != WithoutPatient::ByReference || context.app.patient_assignment.is_complete() {
+        return Ok(());
+    }
+    let text = format!(
+        "{kind} resources are not available to this client yet: after an upgrade, the server still determines to which \
+         patients they belong; try again in a minute"
+    );
+    Err(Problem::fhir_later(text, "60"))
+}
+
 /// The Groups that limit a client.
 struct ClientGroups {
-    /// Ids of the Groups, and the compartments of their current members. `None` if the client is not limited.
-    limits: Option<(Vec<String>, Arc<[String]>)>,
+    /// Ids of the Groups, and their current members. `None` if the client is not limited.
+    limits: Option<(Vec<String>, Arc<PatientSet>)>,
 }
 
 impl ClientGroups {
@@ -192,7 +214,7 @@ impl ClientGroups {
             return Ok(Self { limits: None });
         };
         let members = match needs_members {
-            true => app.group_members.compartments(&groups, &app.store, &app.bulk, context.now).await?,
+            true => app.group_members.patients(&groups, &app.store, &app.bulk, context.now).await?,
             false => Arc::default(),
         };
         Ok(Self { limits: Some((groups, members)) })
@@ -207,31 +229,31 @@ impl ClientGroups {
                 ResourceAccess::Nothing => Restriction::patients([]),
             };
         };
-        if kind == "Group" && reach == ResourceAccess::All {
-            return Restriction::read_only(groups.clone());
-        }
         match reach {
-            ResourceAccess::All if !patient_compartment::contains_type(kind) => Restriction::None,
-            ResourceAccess::All => Restriction::Compartments(Arc::clone(members)),
+            ResourceAccess::All if kind == "Group" => Restriction::read_only(groups.clone()),
+            ResourceAccess::All if !is_limited(kind) => Restriction::None,
+            ResourceAccess::All => {
+                Restriction::Patients { patients: Arc::clone(members), others: OtherTypes::Visible }
+            }
             ResourceAccess::Nothing => Restriction::patients([]),
             ResourceAccess::Patients(ids) => {
-                let is_member = |id: &&str| members.binary_search(&format!("Patient/{id}")).is_ok();
+                let is_member = |id: &&str| members.has(&format!("Patient/{id}"));
                 Restriction::patients(ids.into_iter().filter(is_member))
             }
         }
     }
 }
 
-/// The restriction of a request on a type for some Patients. Types outside of all compartments can be read as
-/// far as the resources of the Patients refer to them.
+/// The restriction of a request on a type for some Patients. Resources of some types that are not about
+/// Patients can be read as far as the resources of the Patients refer to them.
 async fn of_patients(
     context: &RequestContext,
     kind: &str,
-    patients: Restriction,
+    restriction: Restriction,
 ) -> Result<Restriction, Problem> {
-    match patients {
-        Restriction::Compartments(compartments) if is_read_by_reference(kind) => {
-            let ids = context.app.resources.referenced_ids(&compartments, kind).await?;
+    match restriction {
+        Restriction::Patients { patients, .. } if is_read_by_reference(kind) => {
+            let ids = context.app.resources.referenced_ids(&patients, kind).await?;
             Ok(Restriction::read_only(ids))
         }
         other => Ok(other),

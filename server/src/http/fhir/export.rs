@@ -89,6 +89,11 @@ async fn kick_off(
     if groups.is_some() && !matches!(level, ExportLevel::Group(_)) {
         return Err(Problem::insufficient_scope("this client may export only its Groups", None));
     }
+    if level != ExportLevel::System && !context.app.patient_assignment.is_complete() {
+        let text = "exports of patients and Groups are not available yet: after an upgrade, the server still determines to \
+                    which patients stored resources belong; try again in a minute";
+        return Err(Problem::fhir_later(text, "60"));
+    }
     let (by, parameters) = kick_off_parameters(context, body).await?;
     let query = if context.query.is_empty() { String::new() } else { format!("?{}", context.query) };
     let request = KickOff {

@@ -19,9 +19,9 @@ use crate::node::app::App;
 const EXPORT: &str = "By GET, or by POST of Parameters. `_type`, `_since`, `_until`, `_elements` (root elements), \
     `_typeFilter` (the search parameters of R4 but composite and special ones; modifiers :not, :missing, :exact, :contains and \
     :[type]), `includeAssociatedData`, and by POST below the system `patient`. Patient and Group exports hold the Patient \
-    compartment without Patient.link and Group.member. `includeAssociatedData=_supporting` adds the Device, Location, \
-    Medication, Organization, Practitioner and PractitionerRole resources that exported ones refer to, whenever they were \
-    changed. `_since` is strict, and nothing else that was changed before it comes along. Types without a scope are left \
+    compartment without Patient.link and Group.member, and with Device.patient, Task.for, Contract.subject and \
+    GuidanceResponse.subject. `includeAssociatedData=_supporting` adds the Location, Medication, Organization, Practitioner \
+    and PractitionerRole resources that exported ones refer to, and Devices without a patient, whenever they were changed. `_since` is strict, and nothing else that was changed before it comes along. Types without a scope are left \
     out; naming one is refused. Attachments stay as they were stored.";
 
 const CHANGELOG: &str = include_str!("../../../../CHANGELOG.md");

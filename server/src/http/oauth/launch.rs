@@ -152,8 +152,8 @@ async fn check_resources(
     let app = &context.app;
     let client = app.identity.clients.active_client(&access.token.client_id, context.now).await?;
     if let Some(groups) = client.and_then(|client| client.groups) {
-        let members = app.group_members.compartments(&groups, &app.store, &app.bulk, context.now).await?;
-        is_visible &= members.binary_search(&format!("Patient/{patient}")).is_ok();
+        let members = app.group_members.patients(&groups, &app.store, &app.bulk, context.now).await?;
+        is_visible &= members.has(&format!("Patient/{patient}"));
     }
     if !is_visible || !exists("Patient", patient).await? {
         return Err(invalid("patient is not the id of a Patient"));

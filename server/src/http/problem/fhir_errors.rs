@@ -106,7 +106,9 @@ fn resource_status(error: &ResourceError) -> (StatusCode, IssueCode) {
         }
         ResourceError::NotFound { .. } => (StatusCode::NOT_FOUND, IssueCode::NotFound),
         ResourceError::Gone { .. } => (StatusCode::GONE, IssueCode::Deleted),
-        ResourceError::Outside { .. } => (StatusCode::FORBIDDEN, IssueCode::Forbidden),
+        ResourceError::Outside { .. } | ResourceError::HiddenTarget { .. } => {
+            (StatusCode::FORBIDDEN, IssueCode::Forbidden)
+        }
         ResourceError::TooManyMatches { .. } | ResourceError::PageTooDeep { .. } => {
             (StatusCode::UNPROCESSABLE_ENTITY, IssueCode::TooCostly)
         }

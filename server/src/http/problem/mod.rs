@@ -175,6 +175,12 @@ impl Problem {
         fhir_error(status, code, text).into()
     }
 
+    /// The error of a FHIR endpoint that is not available for some time.
+    pub fn fhir_later(text: impl Into<String>, retry_after: &'static str) -> Self {
+        let response = fhir_error(StatusCode::SERVICE_UNAVAILABLE, IssueCode::Transient, text);
+        reply::with_static(response, header::RETRY_AFTER, retry_after).into()
+    }
+
     /// An error of a page.
     pub fn page(status: StatusCode, text: &str) -> Self {
         error_page::error(status, text).into()

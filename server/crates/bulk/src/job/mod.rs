@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use fhir::patient_compartment::{contains_type, is_joined};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ pub(crate) mod file_list;
 pub(crate) mod open_jobs;
 
 use crate::files::export_files::AttemptFile;
+use crate::request::exported_kinds::{ExportRole, role};
 use crate::request::kick_off::ExportLevel;
 use crate::request::parameters::ExportParameters;
 use crate::{GroupLeavers, GuideVersion};
@@ -38,6 +40,11 @@ pub struct Job {
     /// This is decided at the kick-off, because it determines the order of the resources.
     #[serde(default)]
     pub(crate) indexed_types: Vec<String>,
+    /// Time from which the types that R4 left out of the Patient compartment are in it
+    /// ([`fhir::patient_compartment::JOINED`]). An increment since an earlier time contains all their
+    /// resources. `None` in jobs of earlier versions, in which these types are not in the compartment.
+    #[serde(default)]
+    pub(crate) joined_since: Option<Timestamp>,
     /// The list in which an increment reports what has left the export.
     #[serde(default)]
     pub(crate) group_leavers: GroupLeavers,
@@ -206,6 +213,7 @@ impl Job {
             parameters,
             kinds,
             indexed_types: Vec::new(),
+            joined_since: Some(Timestamp::UNIX_EPOCH),
             group_leavers: GroupLeavers::default(),
             guide,
             request_url,
@@ -219,6 +227,29 @@ impl Job {
             lease,
             state: JobState::Running,
         }
+    }
+
+    /// `true` if resources of the type are in the compartments of Patients.
+    pub(crate) fn has_compartments_of(&self, kind: &str) -> bool {
+        contains_type(kind) && (self.joined_since.is_some() || !is_joined(kind))
+    }
+
+    /// The role of a type.
+    pub(crate) fn role(&self, kind: &str) -> ExportRole {
+        let has_compartments = self.has_compartments_of(kind);
+        role(&self.level, &self.parameters, kind, has_compartments).unwrap_or(ExportRole::Main)
+    }
+
+    /// `true` if all resources of the type are new to a client that has the export of `_since`: the type
+    /// was not in the compartment then.
+    pub(crate) fn is_new_type(&self, kind: &str) -> bool {
+        let joined_since = self.joined_since.filter(|_| is_joined(kind) && self.level != ExportLevel::System);
+        joined_since.is_some_and(|joined| self.parameters.since.is_some_and(|since| since < joined))
+    }
+
+    /// `true` if the export contains a [new type](Self::is_new_type), so that its Provenance is new, too.
+    pub(crate) fn has_new_type(&self) -> bool {
+        self.kinds.iter().any(|kind| self.is_new_type(kind))
     }
 
     /// The sequence number of the snapshot.

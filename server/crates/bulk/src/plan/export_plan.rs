@@ -16,7 +16,6 @@ use crate::plan::member_provenance::provenance_of_members;
 use crate::plan::membership::{GroupReader, Membership, PatientScope};
 use crate::plan::scope_changes::{ScopeAt, ScopeChanges, ScopeComparison, is_met};
 use crate::plan::supporting::ReferenceSet;
-use crate::request::exported_kinds::{ExportRole, role};
 use crate::request::kick_off::ExportLevel;
 use crate::request::parameters::ExportParameters;
 
@@ -232,9 +231,4 @@ fn read_filters(
 ) -> Result<Vec<TypeFilter>, GroupError> {
     let read = |text: &String| TypeFilter::read(text, fhir_base, time);
     parameters.filters.iter().map(read).collect::<Result<_, _>>().map_err(GroupError::Bad)
-}
-
-/// The role of a type in a job.
-pub(crate) fn role_in(job: &Job, kind: &str) -> ExportRole {
-    role(&job.level, &job.parameters, kind).unwrap_or(ExportRole::Main)
 }

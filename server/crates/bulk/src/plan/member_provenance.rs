@@ -3,7 +3,6 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fhir::patient_compartment::contains_type;
 use store::{
     LineScanRange, PageLimit, ResourceKey, ScanOptions, Store, StoreError, UpdatedRange, VersionHeader,
     Versions as _,
@@ -44,7 +43,7 @@ pub(crate) async fn provenance_of_members(
     let mut kinds = store.kinds(job.seq()).await?;
     kinds.retain(|kind| {
         let is_exported = !is_associated || job.kinds.contains(kind);
-        kind != "Provenance" && contains_type(kind) && is_exported
+        kind != "Provenance" && job.has_compartments_of(kind) && is_exported
     });
     let lookup = MemberLookup { store, job };
     let mut ids = Vec::new();

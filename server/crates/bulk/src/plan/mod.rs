@@ -1,6 +1,7 @@
 //! The selection of a job: patients, searches, elements and supporting resources.
 
 pub(crate) mod export_plan;
+pub(crate) mod joined_types;
 pub(crate) mod listed_resources;
 pub(crate) mod member_provenance;
 pub(crate) mod membership;

@@ -7,13 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fhir::patient_compartment::contains_type;
 use resources::filter::TypeFilter;
 use store::{ResourceKey, ScanOptions, Seq, Store, StoreError, Version, Versions as _};
 
 use crate::group::{GroupError, GroupMembers};
 use crate::job::Job;
-use crate::request::exported_kinds::{ExportRole, role};
 
 /// Number of changes in one read.
 const PAGE: usize = 5_000;
@@ -90,7 +88,8 @@ impl ScopeComparison<'_> {
     pub async fn run(&self, leavers: &GroupMembers) -> Result<ScopeChanges, GroupError> {
         let mut scope_changes = ScopeChanges::default();
         let kinds = self.store.kinds(self.job.seq()).await?;
-        let compartment_kinds: Vec<_> = kinds.iter().filter(|kind| contains_type(kind)).collect();
+        let compartment_kinds: Vec<_> =
+            kinds.iter().filter(|kind| self.job.has_compartments_of(kind)).collect();
         for patient in leavers.iter() {
             self.compare_compartment(&format!("Patient/{patient}"), &compartment_kinds, &mut scope_changes)
                 .await?;
@@ -234,7 +233,7 @@ impl ScopeComparison<'_> {
     fn exports(&self, kind: &str) -> bool {
         let is_associated = kind == PROVENANCE && self.job.parameters.provenance.is_some();
         self.job.kinds.iter().any(|exported| exported == kind)
-            && role(&self.job.level, &self.job.parameters, kind) == Some(ExportRole::Main)
+            && self.job.role(kind).is_main()
             && !is_associated
     }
 
@@ -247,7 +246,10 @@ impl ScopeComparison<'_> {
         if matches!(scope, ScopeAt::All) {
             return Ok(true);
         }
-        for compartment in &version.compartments {
+        if !self.job.has_compartments_of(&version.key.kind) {
+            return Ok(false);
+        }
+        for compartment in version.compartments.iter().filter(|name| !name.starts_with('@')) {
             let is_inside = match compartment.split_once('/') {
                 Some(("Patient", id)) => self.has_patient(scope, id, seq).await?,
                 Some((kind, id)) => match self.store.read(&ResourceKey::new(kind, id), seq).await? {
@@ -269,6 +271,9 @@ impl ScopeComparison<'_> {
         target: &Version,
         seq: Seq,
     ) -> Result<bool, StoreError> {
+        if !self.job.has_compartments_of(&target.key.kind) {
+            return Ok(false);
+        }
         for compartment in &target.compartments {
             if let Some(id) = compartment.strip_prefix("Patient/")
                 && self.has_patient(scope, id, seq).await?

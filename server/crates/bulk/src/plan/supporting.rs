@@ -45,6 +45,13 @@ impl ReferenceSet {
         self.table.find(self.hasher.hash_one(&key), |offset| self.at(*offset) == key).is_some()
     }
 
+    /// The ids of the references to a type, in any order.
+    pub fn ids_of(&self, kind: &str) -> Vec<String> {
+        let entries = (0..self.starts.len()).map(|index| self.at(index as u32));
+        let ids = entries.filter_map(|entry| entry.strip_prefix(kind)?.strip_prefix('/'));
+        ids.map(str::to_owned).collect()
+    }
+
     fn at(&self, index: u32) -> &str {
         let index = index as usize;
         let end = self.starts.get(index + 1).map_or(self.text.len(), |end| *end as usize);

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use resources::assignment::patients_of;
 use resources::result::elements::ElementProjection;
 use serde::Deserialize;
 use store::{
@@ -18,7 +19,7 @@ use crate::abort_on_drop::AbortOnDrop;
 use crate::group::GroupMembers;
 use crate::job::Job;
 use crate::job::cursor::ExportCursor;
-use crate::plan::export_plan::{CollectStage, ExportPlan, role_in};
+use crate::plan::export_plan::{CollectStage, ExportPlan};
 use crate::plan::listed_resources::ListedResources;
 use crate::plan::membership::PatientScope;
 use crate::plan::supporting::TooManyReferences;
@@ -71,6 +72,9 @@ pub(crate) struct Selection<'a> {
     looked_up: Option<(String, bool)>,
     /// The resource whose latest Provenance was looked up last, and the id of that Provenance.
     latest: Option<(String, Option<String>)>,
+    /// The resources in the compartments of the members, and those that are known to be supporting, if the
+    /// type has both.
+    with_supporting: Option<ListedResources>,
 }
 
 impl<'a> Selection<'a> {
@@ -88,7 +92,7 @@ impl<'a> Selection<'a> {
             kind,
             criteria,
             patients: &criteria.patients,
-            role: role_in(job, kind),
+            role: job.role(kind),
             projection: criteria.projection(job, kind),
             at: cursor,
             ahead: None,
@@ -97,12 +101,19 @@ impl<'a> Selection<'a> {
             every: false,
             looked_up: None,
             latest: None,
+            with_supporting: None,
         }
     }
 
     /// Selects deleted resources. A deleted resource matches a search if any of its versions matched.
     pub fn of_deleted(self) -> Self {
-        Self { deleted: true, ..self }
+        Self { deleted: true, ..self.without_supporting() }
+    }
+
+    /// Selects only what the request selects itself, if it selects anything of the type.
+    fn without_supporting(self) -> Self {
+        let role = if self.role.is_main() { ExportRole::Main } else { self.role };
+        Self { role, ..self }
     }
 
     /// Selects all resources, regardless of time and searches.
@@ -140,12 +151,13 @@ impl<'a> Selection<'a> {
 
     /// The next resources, or `None` at the end. A page may be empty.
     pub async fn next(&mut self) -> Result<Option<Vec<Version>>, SelectionError> {
-        if self.at.done || (self.deleted && self.role == ExportRole::Supporting) {
+        if self.at.done || (self.deleted && !self.role.is_main()) {
             return Ok(None);
         }
-        if self.role == ExportRole::Supporting && !self.know_supporting().await? {
+        if self.role.is_supporting() && !self.know_supporting().await? {
             return Ok(Some(Vec::new()));
         }
+        self.list_with_supporting().await?;
         let by_member = self.walked_members();
         let ahead = self.ahead.take().filter(|(cursor, _)| *cursor == self.at).map(|(_, reading)| reading);
         let Some(reading) = ahead.or_else(|| self.read_at(&self.at)) else { return Ok(None) };
@@ -208,7 +220,8 @@ impl<'a> Selection<'a> {
             && self.criteria.scope.entered.is_empty()
             && !self.criteria.has_filter(self.kind);
         let parameters = &self.job.parameters;
-        let updated = UpdatedRange { after: parameters.since, before: parameters.until };
+        let after = parameters.since.filter(|_| !self.job.is_new_type(self.kind));
+        let updated = UpdatedRange { after, before: parameters.until };
         is_plain.then_some(VersionFilter { updated, patients })
     }
 
@@ -235,7 +248,10 @@ impl<'a> Selection<'a> {
     }
 
     /// The resources to read, if only they can be selected.
-    fn listed(&self) -> Option<&'a ListedResources> {
+    fn listed(&self) -> Option<&ListedResources> {
+        if self.with_supporting.is_some() && !self.every {
+            return self.with_supporting.as_ref();
+        }
         if self.role != ExportRole::Main || self.every {
             return None;
         }
@@ -244,7 +260,11 @@ impl<'a> Selection<'a> {
         // instead.
         let reads_whole_type = std::ptr::eq(self.patients, patients);
         let candidates = Some(candidates).filter(|listed| reads_whole_type && listed.has(self.kind));
-        changes.as_ref().or(candidates)
+        // All resources of a new type are exported, however old they are.
+        let is_new_type =
+            self.job.is_new_type(self.kind) || self.kind == "Provenance" && self.job.has_new_type();
+        let is_new_type = !self.deleted && is_new_type;
+        changes.as_ref().filter(|_| !is_new_type).or(candidates)
     }
 
     /// The members whose compartments are read one after the other.
@@ -279,6 +299,9 @@ impl<'a> Selection<'a> {
         if version.is_deleted() != self.deleted {
             return Ok(false);
         }
+        if self.role == ExportRole::MainAndSupporting && self.is_supporting(version).await {
+            return self.is_met(version).await;
+        }
         let is_in_time = self.role == ExportRole::Supporting
             || self.is_in_time(version)
             || self.is_of_joiner_by_target(version).await?;
@@ -286,8 +309,7 @@ impl<'a> Selection<'a> {
             return Ok(false);
         }
         if self.role == ExportRole::Supporting {
-            let known = self.criteria.supporting.lock().await;
-            return Ok(known.references.has(&version.key.kind, &version.key.id));
+            return Ok(self.is_supporting(version).await);
         }
         if self.kind == "Provenance"
             && let Some(which) = self.job.parameters.provenance
@@ -304,10 +326,49 @@ impl<'a> Selection<'a> {
         }
     }
 
+    /// `true` if exported resources refer to the resource, and it is not that of another Patient.
+    async fn is_supporting(&self, version: &Version) -> bool {
+        let is_shared =
+            self.job.joined_since.is_none() || patients_of(&version.compartments).next().is_none();
+        let known = self.criteria.supporting.lock().await;
+        is_shared && !version.is_deleted() && known.references.has(&version.key.kind, &version.key.id)
+    }
+
+    /// Lists the resources of a type that has both roles, so that not all of the type are read. In an
+    /// export of all Patients, they are.
+    async fn list_with_supporting(&mut self) -> Result<(), StoreError> {
+        let PatientScope::Members(members) = self.patients else { return Ok(()) };
+        if self.role != ExportRole::MainAndSupporting || self.with_supporting.is_some() {
+            return Ok(());
+        }
+        let mut ids = self.criteria.supporting.lock().await.references.ids_of(self.kind);
+        for member in members.iter() {
+            let (compartment, mut after) = (format!("Patient/{member}"), None::<String>);
+            loop {
+                let scan = ScanOptions::at(self.seq()).limit(PAGE).after(after.as_deref());
+                let page = self.store.scan_compartment(&compartment, self.kind, scan).await?;
+                ids.extend(page.versions.into_iter().map(|version| version.key.id));
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        let mut listed = ListedResources::default();
+        listed.set(self.kind, ids);
+        self.with_supporting = Some(listed);
+        Ok(())
+    }
+
     fn is_in_time(&self, version: &Version) -> bool {
         let parameters = &self.job.parameters;
-        let is_after = parameters.since.is_none_or(|since| version.updated > since)
-            || !self.deleted && (self.is_of_joiner(version) || self.criteria.scope.has_entered(&version.key));
+        let is_new = self.is_of_joiner(version)
+            || self.criteria.scope.has_entered(&version.key)
+            || self.job.is_new_type(&version.key.kind);
+        let is_after =
+            parameters.since.is_none_or(|since| version.updated > since) || !self.deleted && is_new;
         let is_before = parameters.until.is_none_or(|until| version.updated < until);
         self.every || (is_after && is_before)
     }
@@ -321,12 +382,13 @@ impl<'a> Selection<'a> {
         !joiners.is_empty() && version.compartments.iter().any(is_joiner)
     }
 
-    /// `true` if a target of the Provenance is in the compartment of such a Patient.
+    /// `true` if a target of the Provenance is in the compartment of such a Patient, or of a type that is
+    /// new to the client.
     async fn is_of_joiner_by_target(&self, version: &Version) -> Result<bool, StoreError> {
         let parameters = &self.job.parameters;
         if self.kind != "Provenance"
             || self.deleted
-            || self.criteria.joiners.is_empty()
+            || self.criteria.joiners.is_empty() && !self.job.has_new_type()
             || parameters.until.is_some_and(|until| version.updated >= until)
         {
             return Ok(false);
@@ -334,7 +396,10 @@ impl<'a> Selection<'a> {
         for target in &version.compartments {
             let Some((kind, id)) = target.split_once('/') else { continue };
             let target = self.store.read(&ResourceKey::new(kind, id), self.seq()).await?;
-            if target.is_some_and(|target| !target.is_deleted() && self.is_of_joiner(&target)) {
+            let is_new = |target: &Version| {
+                !target.is_deleted() && (self.is_of_joiner(target) || self.job.is_new_type(&target.key.kind))
+            };
+            if target.as_ref().is_some_and(is_new) {
                 return Ok(true);
             }
         }
@@ -352,7 +417,7 @@ impl<'a> Selection<'a> {
     /// `true` if the resource is in the compartment of one of the Patients, or is Provenance of a resource in
     /// it.
     async fn is_inside(&mut self, version: &Version) -> Result<bool, StoreError> {
-        for compartment in &version.compartments {
+        for compartment in version.compartments.iter().filter(|name| !name.starts_with('@')) {
             let Some((kind, id)) = compartment.split_once('/') else { continue };
             let is_exported_patient = if kind == "Patient" {
                 self.is_patient(id).await?
@@ -371,6 +436,9 @@ impl<'a> Selection<'a> {
     }
 
     async fn has_patient(&mut self, version: &Version) -> Result<bool, StoreError> {
+        if !self.job.has_compartments_of(&version.key.kind) {
+            return Ok(false);
+        }
         for compartment in &version.compartments {
             if let Some(id) = compartment.strip_prefix("Patient/")
                 && self.is_patient(id).await?
@@ -427,7 +495,7 @@ impl<'a> Selection<'a> {
         let Some(version) = version.filter(|version| self.deleted || !version.is_deleted()) else {
             return Ok(false);
         };
-        if role_in(self.job, kind) == ExportRole::Supporting {
+        if !self.job.role(kind).is_main() {
             return Ok(false);
         }
         if !self.is_in_time(&version) || !self.is_met(&version).await? {
@@ -471,19 +539,19 @@ impl<'a> Selection<'a> {
         let mut known = self.criteria.supporting.lock().await;
         let known = &mut *known;
         let kinds = &self.job.kinds;
-        let wants = |kind: &str| {
-            kinds.iter().any(|exported| exported == kind) && role_in(self.job, kind) == ExportRole::Supporting
-        };
+        let wants =
+            |kind: &str| kinds.iter().any(|exported| exported == kind) && self.job.role(kind).is_supporting();
         let fhir_base = &self.criteria.fhir_base;
         known.stage = match std::mem::take(&mut known.stage) {
             CollectStage::Begin => CollectStage::Main { kind: 0, start: ExportCursor::default() },
             CollectStage::Main { kind, start } => match kinds.get(kind) {
                 None => CollectStage::Round { kind: 0, after: None, known: known.references.len() },
-                Some(name) if wants(name) => CollectStage::Main { kind: kind + 1, start },
+                Some(name) if !self.job.role(name).is_main() => CollectStage::Main { kind: kind + 1, start },
                 Some(name) => {
-                    let mut main = Selection::from(self.store, self.job, name, self.criteria, start);
-                    // The inner selection reads a type that is not a supporting one, so the recursion has
-                    // depth one.
+                    let main = Selection::from(self.store, self.job, name, self.criteria, start);
+                    let mut main = main.without_supporting();
+                    // The inner selection does not search supporting resources, so the recursion has depth
+                    // one.
                     match Box::pin(main.next()).await? {
                         None => CollectStage::Main { kind: kind + 1, start: ExportCursor::default() },
                         Some(versions) => {
@@ -504,8 +572,12 @@ impl<'a> Selection<'a> {
                 Some(name) => {
                     let scan = ScanOptions::at(self.seq()).limit(PAGE).after(after.as_deref());
                     let page = self.store.scan_kind(name, scan).await?;
-                    let referred =
-                        page.versions.iter().filter(|v| known.references.has(&v.key.kind, &v.key.id));
+                    let is_shared = |version: &Version| {
+                        self.job.joined_since.is_none() || patients_of(&version.compartments).next().is_none()
+                    };
+                    let referred = page.versions.iter().filter(|version| {
+                        known.references.has(&version.key.kind, &version.key.id) && is_shared(version)
+                    });
                     let bodies: Vec<Bytes> = referred.filter_map(|version| version.body.clone()).collect();
                     for body in &bodies {
                         known.references.add(body, fhir_base, wants)?;

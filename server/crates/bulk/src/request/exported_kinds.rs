@@ -6,7 +6,9 @@ use fhir::patient_compartment::contains_type;
 
 /// The stored types that the export contains (see [`ExportRole`]).
 pub fn kinds(request: &KickOff, parameters: &ExportParameters, mut stored: Vec<String>) -> Vec<String> {
-    stored.retain(|kind| request.types.has(kind) && role(&request.level, parameters, kind).is_some());
+    stored.retain(|kind| {
+        request.types.has(kind) && role(&request.level, parameters, kind, contains_type(kind)).is_some()
+    });
     stored
 }
 
@@ -17,20 +19,47 @@ pub enum ExportRole {
     Main,
     /// Other exported resources refer to them.
     Supporting,
+    /// The request selects those of Patients, and other exported resources refer to some that have no
+    /// Patient.
+    MainAndSupporting,
+}
+
+impl ExportRole {
+    /// `true` if the request selects resources of the type.
+    pub fn is_main(self) -> bool {
+        self != Self::Supporting
+    }
+
+    /// `true` if resources of the type are exported because others refer to them.
+    pub fn is_supporting(self) -> bool {
+        self != Self::Main
+    }
 }
 
 /// The role of a type in an export of this level, or `None` if the type is not exported. Exports of Patients
 /// and Groups contain types of Patient compartments, and of the supporting types those that `_type` names or
-/// all with `_supporting`. Types of `includeAssociatedData` are added to those of `_type`.
-pub fn role(level: &ExportLevel, parameters: &ExportParameters, kind: &str) -> Option<ExportRole> {
+/// all with `_supporting`. Types of `includeAssociatedData` are added to those of `_type`. `has_compartments`
+/// tells whether resources of the type are in the compartments of Patients.
+pub fn role(
+    level: &ExportLevel,
+    parameters: &ExportParameters,
+    kind: &str,
+    has_compartments: bool,
+) -> Option<ExportRole> {
     let names = |types: &Vec<String>| types.iter().any(|named| named == kind);
     let is_named = parameters.types.as_ref().is_none_or(names);
     let is_associated = kind == "Provenance" && parameters.provenance.is_some();
-    if is_associated || (is_named && (*level == ExportLevel::System || contains_type(kind))) {
+    let is_main = is_associated || (is_named && (*level == ExportLevel::System || has_compartments));
+    if is_main && *level == ExportLevel::System {
         return Some(ExportRole::Main);
     }
     // Supporting resources belong to no block of organized output.
     let is_wanted = parameters.supporting || parameters.types.as_ref().is_some_and(names);
     let is_supporting = is_wanted && parameters.organize_by.is_none() && SUPPORTING.contains(&kind);
-    is_supporting.then_some(ExportRole::Supporting)
+    match (is_main, is_supporting) {
+        (true, true) => Some(ExportRole::MainAndSupporting),
+        (true, false) => Some(ExportRole::Main),
+        (false, true) => Some(ExportRole::Supporting),
+        (false, false) => None,
+    }
 }

@@ -434,7 +434,7 @@ mod tests {
         };
         let ask = |query, lenient| {
             let mut request = request(query, lenient);
-            request.types = TypeAccess::only(["Patient", "Observation", "Device"]);
+            request.types = TypeAccess::only(["Patient", "Observation", "Location"]);
             check_parameters(&request, rules).map(|checked| checked.notes.len())
         };
         assert_eq!(ask(&[("allowPartialManifests", "true")], false).unwrap(), 0);
@@ -445,8 +445,8 @@ mod tests {
             (&[("organizeOutputBy", "Pony")][..], "'Pony' is not a resource type"),
             (&[("organizeOutputBy", "Patient"), ("_type", "Observation")], "_type does not name Patient"),
             (
-                &[("organizeOutputBy", "Patient"), ("_type", "Patient,Device")],
-                "Device is not in the compartment of",
+                &[("organizeOutputBy", "Patient"), ("_type", "Patient,Location")],
+                "Location is not in the compartment of",
             ),
             (
                 &[("organizeOutputBy", "Patient"), ("includeAssociatedData", "_supporting")],

@@ -16,6 +16,7 @@ use crate::group::GroupError;
 use crate::job::cursor::ExportCursor;
 use crate::job::{Job, Lease};
 use crate::plan::export_plan::ExportPlan;
+use crate::plan::joined_types::joined_since;
 use crate::plan::membership::GroupReader;
 use crate::read::delete_bundle;
 use crate::read::selection::{Selection, SelectionError};
@@ -114,6 +115,7 @@ pub async fn export(
     let id = String::new();
     let mut job =
         Job::new(id, client_id, level, parameters, kinds, GuideVersion::V2, request_url, seq, time, lease);
+    job.joined_since = joined_since(store).await?;
     ExportPlan::choose_indexed_types(&mut job, store, fhir_base).await.map_err(unknown)?;
     let reading = GroupReader { fhir_base: fhir_base.to_owned(), nested_groups: false };
     let criteria = ExportPlan::of(&job, store, &reading).await.map_err(unknown)?;

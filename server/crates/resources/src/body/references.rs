@@ -55,6 +55,24 @@ pub fn local_targets<'a>(
     })
 }
 
+/// The values of all members of a stored resource that `member` begins, such as `"reference":"`.
+pub(crate) fn texts_of<'a>(
+    resource: &'a [u8],
+    member: &'static [u8],
+) -> impl Iterator<Item = std::borrow::Cow<'a, str>> {
+    memmem::find_iter(resource, member).filter_map(move |start| {
+        let text = &resource[start + member.len()..];
+        let plain = std::str::from_utf8(&text[..memchr::memchr(b'"', text)?]).ok()?;
+        if !plain.contains('\\') {
+            return Some(plain.into());
+        }
+        // Some clients escape each slash.
+        let value = &resource[start + member.len() - 1..];
+        let value = serde_json::Deserializer::from_slice(value).into_iter::<String>().next()?.ok()?;
+        Some(value.into())
+    })
+}
+
 /// The ids of the Binaries of the server at `fhir_base` that the attachments of a stored resource name.
 pub fn attached_binaries<'a>(resource: &'a [u8], fhir_base: &'a str) -> impl Iterator<Item = String> + 'a {
     const MEMBER: &[u8] = br#""url":""#;

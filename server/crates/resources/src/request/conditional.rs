@@ -12,7 +12,7 @@ use store::Versions as _;
 
 use crate::search::filter::TypeFilter;
 use crate::search::index::candidates;
-use crate::view::compartment_view::Restriction;
+use crate::view::restriction::Restriction;
 use crate::write::bundle::ResourceHead;
 use crate::write::prepare::{IdSource, prepare};
 use crate::write::search_guard::SearchGuard;

@@ -11,6 +11,10 @@ use store::{ChangePage, ChangesBefore, ExpectVersion, PageLimit, ResourceKey, Se
 
 use crate::body::binary::security_context;
 use crate::search::filter::TypeFilter;
+use crate::search::index::referrers::local_targets;
+use crate::view::referrers::ReferrerSearch;
+use crate::view::restriction::{OtherTypes, Restriction, Visibility, has};
+use crate::write::assignment::UNASSIGNED;
 use crate::write::prepare::{IdSource, PreparedResource, prepare};
 use crate::write::search_guard::SearchGuard;
 use crate::write::service::{WrittenResource, stored};
@@ -20,63 +24,6 @@ use crate::{
 
 /// Maximum number of versions, of other types too, that are examined for a page of the history of a type.
 const EXAMINED: usize = 20_000;
-
-/// Restriction of the resources that a caller may access.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Restriction {
-    /// All resources.
-    #[default]
-    None,
-    /// Resources in these compartments, such as `Patient/p1`, sorted.
-    Compartments(Arc<[String]>),
-    /// Resources with these ids, sorted. The caller may read but not write them.
-    ReadOnly(Arc<[String]>),
-}
-
-impl Restriction {
-    /// A restriction to the compartments of the Patients with these ids.
-    pub fn patients<'a>(ids: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut compartments: Vec<_> = ids.into_iter().map(|id| format!("Patient/{id}")).collect();
-        compartments.sort_unstable();
-        compartments.dedup();
-        Self::Compartments(compartments.into())
-    }
-
-    /// A restriction to reading the resources with these ids.
-    pub fn read_only(mut ids: Vec<String>) -> Self {
-        ids.sort_unstable();
-        ids.dedup();
-        Self::ReadOnly(ids.into())
-    }
-
-    /// A restriction that contains all of these.
-    fn union<'a>(all: impl Iterator<Item = &'a Self>) -> Self {
-        let (mut compartments, mut ids) = (Vec::new(), Vec::new());
-        for restriction in all {
-            match restriction {
-                Self::None => return Self::None,
-                Self::Compartments(own) => compartments.extend(own.iter().cloned()),
-                Self::ReadOnly(own) => ids.extend(own.iter().cloned()),
-            }
-        }
-        if !ids.is_empty() {
-            // No restriction has both ids and compartments.
-            return if compartments.is_empty() { Self::read_only(ids) } else { Self::None };
-        }
-        compartments.sort_unstable();
-        compartments.dedup();
-        Self::Compartments(compartments.into())
-    }
-
-    /// `true` if a resource with this id and these compartments is under the restriction.
-    fn contains(&self, id: &str, compartments: &[String]) -> bool {
-        match self {
-            Self::None => true,
-            Self::Compartments(own) => compartments.iter().any(|c| has(own, c)),
-            Self::ReadOnly(ids) => ids.binary_search_by(|own| own.as_str().cmp(id)).is_ok(),
-        }
-    }
-}
 
 /// A part of a view: the resources under a restriction that match a search, if one is given.
 #[derive(Debug, Clone)]
@@ -88,10 +35,6 @@ pub struct ViewPart {
 }
 
 impl ViewPart {
-    fn contains(&self, version: &Version) -> bool {
-        self.restriction.contains(&version.key.id, &version.compartments) && self.meets_search(version)
-    }
-
     fn meets_search(&self, version: &Version) -> bool {
         let is_met = |filter: &TypeFilter| version.body.as_deref().is_some_and(|body| filter.is_met(body));
         self.filter.as_ref().is_none_or(is_met)
@@ -133,11 +76,6 @@ impl Resources {
     }
 }
 
-/// `true` if the sorted list of compartments contains `wanted`.
-fn has(compartments: &[String], searched: &str) -> bool {
-    compartments.binary_search_by(|own| own.as_str().cmp(searched)).is_ok()
-}
-
 impl<'a> CompartmentView<'a> {
     pub(crate) fn resources(&self) -> &'a Resources {
         self.resources
@@ -170,10 +108,25 @@ impl<'a> CompartmentView<'a> {
         {
             return Ok(may_read && self.meets_search(version));
         }
-        Ok(match &self.parts {
-            None => self.restriction.contains(&version.key.id, &version.compartments),
-            Some(parts) => parts.iter().any(|part| part.contains(version)),
-        })
+        let Some(parts) = &self.parts else { return self.is_visible(&self.restriction, version).await };
+        for part in parts.iter().filter(|part| part.meets_search(version)) {
+            if self.is_visible(&part.restriction, version).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn is_visible(&self, restriction: &Restriction, version: &Version) -> Result<bool, ResourceError> {
+        match restriction.visibility(version) {
+            Visibility::Visible => Ok(true),
+            Visibility::Hidden => Ok(false),
+            Visibility::ByReference => {
+                // The future of a search is large, and few versions need it.
+                let mut search = ReferrerSearch::new(self.resources, restriction);
+                Box::pin(search.is_referred_to(&version.key)).await
+            }
+        }
     }
 
     /// `true` if no part of the view has a search, or a version matches that of a part.
@@ -187,11 +140,13 @@ impl<'a> CompartmentView<'a> {
         let Some(contexts) = &self.contexts else { return Ok(None) };
         let Some((kind, id)) = security_context(binary, self.resources.fhir_base()) else { return Ok(None) };
         let Some(restriction) = contexts.get(kind) else { return Ok(Some(false)) };
-        if *restriction == Restriction::None || restriction.contains(&id, &[format!("{kind}/{id}")]) {
+        if restriction.contains_key(kind, &id) {
             return Ok(Some(true));
         }
-        let context = self.newest(kind, &id).await?.filter(|context| !context.is_deleted());
-        Ok(Some(context.is_some_and(|context| restriction.contains(&id, &context.compartments))))
+        match self.newest(kind, &id).await?.filter(|context| !context.is_deleted()) {
+            Some(context) => self.is_visible(restriction, &context).await.map(Some),
+            None => Ok(Some(false)),
+        }
     }
 
     /// A resource that was read from the store without this view, if its `securityContext` lets the caller
@@ -206,21 +161,9 @@ impl<'a> CompartmentView<'a> {
         }
     }
 
-    /// `true` if the caller may write a resource with these compartments: the resource must be in the view,
-    /// and must not be in the compartment of a Patient outside of it. Otherwise the performer of an
-    /// observation could write observations of any patient.
-    fn may_write(&self, compartments: &[String]) -> bool {
-        if self.parts.is_some() {
-            return false;
-        }
-        match &self.restriction {
-            Restriction::None => true,
-            Restriction::Compartments(own) => {
-                let mut patients = compartments.iter().filter(|c| c.starts_with("Patient/"));
-                compartments.iter().any(|c| has(own, c)) && patients.all(|c| has(own, c))
-            }
-            Restriction::ReadOnly(_) => false,
-        }
+    /// `true` if the caller may write a version with these names.
+    fn may_write(&self, kind: &str, names: &[String]) -> bool {
+        self.parts.is_none() && self.restriction.permits_write(kind, names)
     }
 
     /// Prepares a resource, which must be in the view.
@@ -257,6 +200,43 @@ impl<'a> CompartmentView<'a> {
             };
             if !self.contains_version(&version).await? {
                 return Err(outside());
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the caller may see the resources without a Patient to which a written resource refers. The
+    /// reference makes them visible to the caller, so that it must not be a way to see what others store. The
+    /// caller may refer to what the replaced version refers to, and to content to which nothing refers yet.
+    async fn check_shared_targets(
+        &self,
+        prepared: &PreparedResource,
+        replaced: Option<&Version>,
+    ) -> Result<(), ResourceError> {
+        if self.is_unrestricted() {
+            return Ok(());
+        }
+        let fhir_base = self.resources.fhir_base();
+        let body = replaced.and_then(|version| version.body.as_ref());
+        let known = body.map(|body| local_targets(body, fhir_base)).unwrap_or_default();
+        for target in local_targets(&prepared.draft.bytes, fhir_base) {
+            if known.contains(&target) {
+                continue;
+            }
+            let (kind, id) = target;
+            let version = self.newest(kind, &id).await?.filter(|version| !version.is_deleted());
+            let is_permitted = match &version {
+                Some(version) => {
+                    self.is_visible(&self.restriction, version).await?
+                        || has(&version.compartments, UNASSIGNED)
+                            && !self.resources.has_referrer(&version.key).await?
+                }
+                // Whether the resource exists must not be revealed.
+                None => false,
+            };
+            if !is_permitted {
+                let key = format!("{}/{}", prepared.kind, prepared.id);
+                return Err(ResourceError::HiddenTarget { key, target: format!("{kind}/{id}") });
             }
         }
         Ok(())
@@ -384,6 +364,7 @@ impl<'a> CompartmentView<'a> {
         let prepared = self.prepared(body.as_ref(), kind, IdSource::Given(&id))?;
         drop(body);
         self.check_targets(&prepared).await?;
+        self.check_shared_targets(&prepared, None).await?;
         Ok(self.resources.put_if(prepared, ExpectVersion::Absent, guard, now).await?.stored)
     }
 
@@ -414,6 +395,7 @@ impl<'a> CompartmentView<'a> {
         let Some(expect) = target.precondition(kind, id, expected.into())? else {
             return Err(ResourceError::Outside { kind: kind.to_owned(), id: id.to_owned() });
         };
+        self.check_shared_targets(&prepared, self.newest(kind, id).await?.as_ref()).await?;
         self.resources.put(prepared, expect, now).await
     }
 
@@ -427,6 +409,7 @@ impl<'a> CompartmentView<'a> {
     ) -> Result<WrittenResource, ResourceError> {
         let prepared = self.prepared(body, kind, IdSource::Given(&current.id))?;
         self.check_targets(&prepared).await?;
+        self.check_shared_targets(&prepared, self.newest(kind, &current.id).await?.as_ref()).await?;
         let outside = || ResourceError::Outside { kind: kind.to_owned(), id: current.id.clone() };
         let expect = match self.is_unrestricted() {
             true => ExpectVersion::Version(current.version),
@@ -443,7 +426,8 @@ impl<'a> CompartmentView<'a> {
     /// Deletes a resource in the view (see [`Resources::delete`]).
     ///
     /// # Errors
-    /// Returns [`ResourceError::Outside`] if the resource is outside of the view.
+    /// Returns [`ResourceError::Outside`] if the caller may read the resource but not write it, and
+    /// [`ResourceError::NotFound`] if it is missing or outside of the view.
     pub async fn delete(
         &self,
         kind: &'static str,
@@ -458,12 +442,20 @@ impl<'a> CompartmentView<'a> {
             Some(ExpectVersion::Version(found)) => {
                 self.resources.delete(kind, id, ExpectedVersion::Version(found), now).await
             }
-            _ => Ok(DeleteResult::WasAbsent),
+            Some(_) => Ok(DeleteResult::WasAbsent),
+            // Whether the id is in use outside of the view must not be revealed.
+            None => Err(ResourceError::NotFound { kind: kind.to_owned(), id: id.to_owned() }),
         }
     }
 
     pub(crate) fn inside(&self, prepared: PreparedResource) -> Result<PreparedResource, ResourceError> {
-        if self.may_write(&prepared.compartments) {
+        // A client stores the content of a document before the document that refers to it. It cannot
+        // replace the content then.
+        let is_content = prepared.kind == "Binary"
+            && self.parts.is_none()
+            && matches!(self.restriction, Restriction::Patients { others: OtherTypes::Visible, .. })
+            && has(&prepared.compartments, UNASSIGNED);
+        if is_content || self.may_write(prepared.kind, &prepared.compartments) {
             return Ok(prepared);
         }
         Err(ResourceError::Outside { kind: prepared.kind.to_owned(), id: prepared.id })
@@ -477,7 +469,7 @@ impl<'a> CompartmentView<'a> {
         id: &str,
     ) -> Result<WriteTarget, ResourceError> {
         match self.newest(kind, id).await? {
-            Some(version) if self.may_write(&version.compartments) => Ok(match version.is_deleted() {
+            Some(version) if self.may_write(kind, &version.compartments) => Ok(match version.is_deleted() {
                 true => WriteTarget::Tombstone,
                 false => WriteTarget::Version(version.version),
             }),

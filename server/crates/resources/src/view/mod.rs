@@ -3,5 +3,8 @@
 
 pub mod compartment_view;
 pub mod pages;
+pub mod patient_set;
 pub mod referenced;
+pub(crate) mod referrers;
+pub mod restriction;
 pub mod result;

@@ -7,12 +7,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use fhir::patient_references::{WithoutPatient, without_patient};
 use store::{IndexLookup, PageLimit, ScanOptions, Seq, StoreError, Version, Versions};
 
 use crate::search::filter::TypeFilter;
 use crate::search::index::candidates::Candidates;
 use crate::search::index::clauses::CompartmentClause;
-use crate::view::compartment_view::{Restriction, ViewPart};
+use crate::view::compartment_view::ViewPart;
+use crate::view::patient_set::PatientSet;
+use crate::view::restriction::{OtherTypes, Restriction};
+use crate::write::assignment::{UNASSIGNED, mention_of};
 use crate::write::service::stored;
 use crate::{CompartmentView, ResourceError, StoredResource};
 
@@ -180,7 +184,7 @@ impl CompartmentView<'_> {
         if let [ViewPart { filter: Some(filter), .. }] = self.parts() {
             clauses.extend(filter.index_clauses());
         }
-        let compartments = self.scanned_compartments(filter).await?;
+        let compartments = self.scanned_compartments(kind, filter).await?;
         if let Restriction::ReadOnly(ids) = self.restriction() {
             let cursor = cursor.unwrap_or(SearchCursor { at: seq, order: SearchOrder::Index, after: None });
             return self.read_candidates(kind, page, cursor, &Candidates::Collected(ids.to_vec())).await;
@@ -321,6 +325,7 @@ impl CompartmentView<'_> {
     /// The compartments that a search is limited to, by its filter or by the restriction, if they are few.
     async fn scanned_compartments(
         &self,
+        kind: &str,
         filter: Option<&TypeFilter>,
     ) -> Result<Option<Arc<[String]>>, ResourceError> {
         if let Some(CompartmentClause { compartments, others }) = filter.and_then(TypeFilter::compartments)
@@ -333,10 +338,31 @@ impl CompartmentView<'_> {
             }
         }
         Ok(match self.restriction() {
-            Restriction::Compartments(own) if own.len() <= MAX_SCANNED_COMPARTMENTS => Some(Arc::clone(own)),
+            Restriction::Patients { patients, others } if patients.len() <= MAX_SCANNED_COMPARTMENTS => {
+                names_of(kind, patients, *others).map(Arc::from)
+            }
             _ => None,
         })
     }
+}
+
+/// The names under which the store finds the resources of a type that refer to these Patients, or to none;
+/// sorted. `None` if the type has no such names, because all its resources may be visible.
+fn names_of(kind: &str, patients: &PatientSet, others: OtherTypes) -> Option<Vec<String>> {
+    let rule = without_patient(kind);
+    if rule == WithoutPatient::Visible && others == OtherTypes::Visible {
+        return None;
+    }
+    let mut names: Vec<String> = patients.to_vec();
+    // A Patient mentions nobody, and a Group decides by its id.
+    if !matches!(kind, "Patient" | "Group") {
+        names.extend(patients.iter().map(|patient| mention_of(patient)));
+    }
+    if rule == WithoutPatient::ByReference {
+        names.push(UNASSIGNED.to_owned());
+    }
+    names.sort_unstable();
+    Some(names)
 }
 
 /// `true` if no earlier scanned compartment contains the resource, so that the resource was not returned

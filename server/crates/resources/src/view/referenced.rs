@@ -5,7 +5,7 @@
 use store::{PageLimit, ScanOptions, Seq, Versions as _};
 
 use crate::body::references::local_targets;
-use crate::{ResourceError, Resources};
+use crate::{PatientSet, ResourceError, Resources};
 
 /// The types that are read through references.
 const KINDS: [&str; 5] = ["Location", "Medication", "Organization", "Practitioner", "PractitionerRole"];
@@ -21,14 +21,14 @@ pub fn is_read_by_reference(kind: &str) -> bool {
 }
 
 impl Resources {
-    /// The ids of a type that the resources in some compartments refer to, sorted. A reference from one of
+    /// The ids of a type that the resources of some Patients refer to, sorted. A reference from one of
     /// these types to another, as from a PractitionerRole to its Organization, does not count.
     ///
     /// # Errors
     /// Returns [`ResourceError::Store`] if the read fails.
     pub async fn referenced_ids(
         &self,
-        compartments: &[String],
+        patients: &PatientSet,
         kind: &str,
     ) -> Result<Vec<String>, ResourceError> {
         let seq = self.store().last_seq().await?;
@@ -41,7 +41,7 @@ impl Resources {
             .into_iter()
             .filter(|own| fhir::patient_compartment::contains_type(own))
             .collect();
-        for compartment in compartments {
+        for compartment in patients.iter() {
             for own in &kinds {
                 left = self.collect(compartment, own, kind, seq, left, &mut ids).await?;
             }

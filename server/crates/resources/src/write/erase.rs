@@ -1,16 +1,18 @@
 //! Erasure of a patient's record, or of one deleted resource, with all versions (see [`store::erase`]).
 //!
-//! A Patient is erased with everything that was ever in its compartment, and with the Binaries that this
-//! names: they contain the notes and images, and belong to no compartment. Resources that belong to other
-//! patients too are kept and reported. Any other resource must be deleted first, so that clients that follow
-//! the changes have learned of its end.
+//! A Patient is erased with everything that was ever in its compartment or mentions it, and with the
+//! Binaries that this names: they contain the notes and images. Resources that belong to or mention other
+//! patients too are kept and reported, and so are definitions. Any other resource must be deleted first, so
+//! that clients that follow the changes have learned of its end.
 
 use std::collections::BTreeSet;
 
+use fhir::patient_references::{WithoutPatient, without_patient};
 use jiff::Timestamp;
 use store::{Erasure, ErasureRecord, PageLimit, ResourceKey, Seq, Store, StoreError, Version, Versions as _};
 
 use crate::body::references;
+use crate::write::assignment::{UNASSIGNED, mention_of, patient_of};
 use crate::write::stored::replayed;
 
 /// Number of resources that are erased at a time, and size of the pages in which their versions are read.
@@ -95,7 +97,14 @@ pub async fn erase(
     // A resource may be added while others are erased.
     for _ in 0..ATTEMPTS {
         let mut keys = match is_patient {
-            true => store.compartment_resources(&erasing.record.resource).await?,
+            true => {
+                let own = &erasing.record.resource;
+                let mut keys = store.compartment_resources(own).await?;
+                keys.extend(store.compartment_resources(&mention_of(own)).await?);
+                keys.sort_unstable();
+                keys.dedup();
+                keys
+            }
             false => Vec::new(),
         };
         if keys.is_empty() && store.read(&root, Seq::LATEST).await?.is_some() {
@@ -204,9 +213,12 @@ impl RecordErasure<'_> {
         Ok(newest.map(|newest| (Erasure { key: key.clone(), newest, terms }, count)))
     }
 
-    /// Returns whether a version belongs to the compartment of another Patient.
+    /// Returns whether a version belongs to another Patient, mentions one, or is a definition.
     fn is_shared(&self, version: &Version) -> bool {
-        self.own.as_ref().is_some_and(|own| version.compartments.iter().any(|compartment| compartment != own))
+        let Some(own) = &self.own else { return false };
+        let is_other = |name: &String| name != UNASSIGNED && patient_of(name) != Some(own);
+        without_patient(&version.key.kind) == WithoutPatient::Visible
+            || version.compartments.iter().any(is_other)
     }
 
     /// Writes the record, unless it is written with this time.

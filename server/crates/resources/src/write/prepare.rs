@@ -8,8 +8,10 @@ use fhir::validation::{ElementDefects, validate};
 use serde::Deserialize;
 use store::{IndexTerm, ResourceDraft};
 
+use crate::ResourceBodyError;
+use crate::search::index::referrers;
+use crate::write::assignment;
 use crate::write::scan::{self, RenamedReferences, ResourceScan};
-use crate::{ResourceBodyError, references};
 
 /// Rules for one resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,9 +81,8 @@ pub struct PreparedResource {
     pub id: String,
     /// The text in which the store inserts `versionId` and `lastUpdated`.
     pub draft: ResourceDraft,
-    /// Compartments that the resource belongs to, those of Patients first. A Provenance also belongs to a
-    /// compartment for each of its targets, named after the target (`Observation/o1`), so that the Provenance
-    /// of a resource can be found.
+    /// The names of the resource in the compartment index ([`assignment`]), those of the compartments of
+    /// Patients first.
     pub compartments: Vec<String>,
     /// Terms under which the search index finds the resource.
     pub terms: Vec<IndexTerm>,
@@ -117,11 +118,10 @@ impl PreparedResource {
 /// use trefoil_resources::prepare::{IdSource, ResourceRules, prepare};
 ///
 /// let body = br#"{ "resourceType": "Observation", "id": "o", "subject": {"reference": "Patient/p"} }"#;
-/// let prepared = prepare(body, None, IdSource::Own, &ResourceRules::default(), "https://here.example/r4").unwrap();
-/// assert_eq!(prepared.compartments, ["Patient/p"]);
-/// assert_eq!(
-///     prepared.draft.bytes,
-///     br#"{"resourceType":"Observation","id":"o","meta":{"versionId":"","lastUpdated":""},"subject":{"reference":"Patient/p"}}"#,
+/// let prepared = prepare(body, None, IdSource::Own, &ResourceRules::default(),
+/// "https://here.example/r4").unwrap(); assert_eq!(prepared.compartments, ["Patient/p"]); assert_eq!(
+/// prepared.draft.bytes,
+/// br#"{"resourceType":"Observation","id":"o","meta":{"versionId":"","lastUpdated":""},"subject":{"reference":"Patient/p"}}"#,
 /// );
 /// ```
 ///
@@ -170,10 +170,11 @@ pub(crate) fn prepare_named(
     }
     let id = settle_id(&mut scan, id)?;
     let defects = rules.validation.check(known, body)?;
-    let compartments = compartments(known, &id, &scan, fhir_base);
-    let terms = mem::take(&mut scan.terms).finish();
+    let compartments = assignment::names(known, &id, &scan, fhir_base);
+    let mut terms = mem::take(&mut scan.terms).finish();
     let has_imprecise_number = scan.has_imprecise_number;
     let draft = draft(scan);
+    terms.extend(referrers::terms(known, &draft.bytes, assignment::patients_of(&compartments)));
     Ok(PreparedResource { kind: known, id, draft, compartments, terms, has_imprecise_number, defects })
 }
 
@@ -237,28 +238,6 @@ fn draft(mut scan: ResourceScan) -> ResourceDraft {
         }
     };
     ResourceDraft { bytes: scan.out, version_at, updated_at }
-}
-
-fn compartments(kind: &str, id: &str, scan: &ResourceScan, fhir_base: &str) -> Vec<String> {
-    let own = (kind == "Patient").then(|| format!("Patient/{id}"));
-    let targets = scan.references.iter().filter_map(|reference| references::local(reference, fhir_base));
-    let mut all: Vec<String> = targets
-        .filter(|(target, _)| *target == "Patient" || kind == "Provenance")
-        .map(|(target, id)| format!("{target}/{id}"))
-        .chain(own)
-        .collect();
-    patients_first(&mut all);
-    all.dedup();
-    all
-}
-
-/// Sorts compartments. Patients come first, because the store may place a resource next to others of its
-/// first compartment.
-pub(crate) fn patients_first<C: AsRef<str>>(compartments: &mut [C]) {
-    fn place(compartment: &str) -> (bool, &str) {
-        (!compartment.starts_with("Patient/"), compartment)
-    }
-    compartments.sort_unstable_by(|a, b| place(a.as_ref()).cmp(&place(b.as_ref())));
 }
 
 #[cfg(test)]
@@ -484,7 +463,29 @@ mod tests {
         let p = |id: &str| json!({"reference": format!("Patient/{id}")});
         check(json!({"resourceType": "Patient", "link": [{"other": p("y")}]}), &["Patient/x"]);
         check(json!({"resourceType": "Group", "member": [{"entity": p("y")}]}), &[]);
-        check(json!({"resourceType": "Device", "patient": p("y")}), &[]);
+        check(json!({"resourceType": "Device", "patient": p("y")}), &["Patient/y"]);
+        check(json!({"resourceType": "Device", "owner": {"reference": "Organization/o"}}), &["@"]);
+        check(
+            json!({"resourceType": "Task", "for": p("y"), "owner": p("z"), "focus": p("y")}),
+            &["Patient/y", "@Patient/z"],
+        );
+        check(json!({"resourceType": "Linkage", "item": [{"resource": p("y")}]}), &["@Patient/y"]);
+        let nested = json!({"section": [{"section": [{"entry": [p("z")]}]}]});
+        check(
+            json!({"resourceType": "Composition", "subject": p("y"), "section": [nested]}),
+            &["Patient/y", "@Patient/z"],
+        );
+        check(
+            json!({"resourceType": "Bundle", "entry": [
+                {"fullUrl": "urn:uuid:1", "resource": {"resourceType": "Patient", "id": "a"}},
+                {"resource": {"resourceType": "Task", "for": p("b"), "owner": p("no")}},
+                {"fullUrl": "https://here.example/r4/Patient/c", "resource": {"id": "c", "resourceType": "Patient"}},
+                {"fullUrl": "https://elsewhere.example/r4/Task/t", "resource": {"resourceType": "Task", "for": p("no")}},
+            ]}),
+            &["@Patient/a", "@Patient/b", "@Patient/c"],
+        );
+        check(json!({"resourceType": "Bundle", "entry": []}), &["@"]);
+        check(json!({"resourceType": "Binary"}), &["@"]);
         check(json!({"resourceType": "Observation", "subject": p("y")}), &["Patient/y"]);
         check(
             json!({"resourceType": "Observation", "subject": p("b"), "performer": [p("a"), {"reference": "Practitioner/z"}, p("b")]}),
@@ -492,14 +493,14 @@ mod tests {
         );
         check(
             json!({"resourceType": "Observation", "focus": [p("y")], "contained": [{"resourceType": "Observation", "subject": p("z")}]}),
-            &[],
+            &["@Patient/y"],
         );
         check(
             json!({"resourceType": "Appointment", "participant": [{"actor": p("a")}, {"actor": {"display": "Patient/q"}}, {"actor": p("b")}]}),
             &["Patient/a", "Patient/b"],
         );
         check(
-            json!({"resourceType": "CarePlan", "subject": {"reference": "Group/g"}, "activity": [{"detail": {"performer": [p("y")]}}, {"performer": p("no")}]}),
+            json!({"resourceType": "CarePlan", "subject": {"reference": "Group/g"}, "activity": [{"detail": {"performer": [p("y")]}}, {"performer": p("no")}], "note": [{"authorReference": p("no")}]}),
             &["Patient/y"],
         );
         check(json!({"resourceType": "Encounter", "subject": {"reference": "#y"}}), &[]);
@@ -514,7 +515,7 @@ mod tests {
         check(json!({"resourceType": "Encounter", "subject": "Patient/y"}), &[]);
         check(
             json!({"resourceType": "Provenance", "target": [{"reference": "Observation/o/_history/2"}, p("y")], "agent": [{"who": p("z")}]}),
-            &["Patient/y", "Observation/o"],
+            &["Patient/y", "@Patient/z", "Observation/o"],
         );
     }
 

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::ResourceBodyError;
 use crate::search::index::collect::TermCollector;
-use crate::search::index::elements::{self, ElementNode};
+use crate::search::index::elements::{self, ElementNode, ReferenceRole};
 
 /// Result of a scan, with the copy of the resource.
 #[derive(Debug, Default)]
@@ -26,7 +26,8 @@ pub(crate) struct ResourceScan {
     /// Range of the id in `out`, without the quotation marks.
     pub id_range: Range<usize>,
     pub meta: Option<ScannedMeta>,
-    pub references: Vec<String>,
+    /// The values of the references that may lead to a Patient.
+    pub references: Vec<(ReferenceRole, String)>,
     pub terms: TermCollector,
     /// `true` if a number has more digits or a greater exponent than a 64-bit floating-point number.
     pub has_imprecise_number: bool,
@@ -289,12 +290,15 @@ impl<'a> ResourceScanner<'a> {
             }),
             (Some(b'{'), Some(node)) => self.members(|scanner, key| {
                 let name = key.text();
-                if node.is_compartment_reference && name == "reference" && scanner.peek() == Some(b'"') {
+                if let Some(role) = node.reference
+                    && name == "reference"
+                    && scanner.peek() == Some(b'"')
+                {
                     let reference = scanner
                         .text_value()?
                         .expect("the next character is a quotation mark, so a string follows")
                         .into_owned();
-                    scanner.found.references.push(reference);
+                    scanner.found.references.push((role, reference));
                     return Ok(());
                 }
                 scanner.value(node.child(&name))

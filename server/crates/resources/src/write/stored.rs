@@ -3,7 +3,9 @@
 use store::{ReplayedVersion, Version};
 
 use crate::ResourceBodyError;
-use crate::write::prepare::{ResourceRules, patients_first};
+use crate::search::index::referrers;
+use crate::write::assignment::{patients_first, patients_of};
+use crate::write::prepare::ResourceRules;
 use crate::write::scan;
 
 /// The version with what its body determines besides its compartments: the terms of the search index, and the
@@ -18,7 +20,10 @@ pub fn replayed(version: Version) -> Result<ReplayedVersion, ResourceBodyError> 
     let terms = match &version.body {
         Some(body) => {
             let depth = ResourceRules::default().depth;
-            scan::scan(body, Some(&version.key.kind), depth, None)?.terms.finish()
+            let kind = &version.key.kind;
+            let mut terms = scan::scan(body, Some(kind), depth, None)?.terms.finish();
+            terms.extend(referrers::terms(kind, body, patients_of(&version.compartments)));
+            terms
         }
         None => Vec::new(),
     };

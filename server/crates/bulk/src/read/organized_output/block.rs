@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use fhir::patient_compartment::contains_type;
 use serde_json::json;
 use store::{ResourceKey, StoreError, Versions as _};
 
@@ -93,7 +92,7 @@ impl<'a> BlockLines<'a> {
                     self.stage = BlockStage::Provenance(*index + 1, provenance);
                     return Ok(Some(Vec::new()));
                 }
-                if kind == source.head_type || !contains_type(kind) {
+                if kind == source.head_type || !source.job.has_compartments_of(kind) {
                     self.stage = BlockStage::Compartment(*index + 1, None);
                     return Ok(Some(Vec::new()));
                 }

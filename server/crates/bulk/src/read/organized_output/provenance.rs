@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use fhir::patient_compartment::contains_type;
 use store::{ResourceKey, ScanOptions, StoreError, Version, Versions as _};
 
 use super::block_source::BlockSource;
@@ -35,7 +34,7 @@ impl<'a> ProvenanceLookup<'a> {
         scope: &'a PatientScope,
     ) -> Result<Self, StoreError> {
         let mut kinds = source.store.kinds(source.job.seq()).await?;
-        kinds.retain(|kind| kind != "Provenance" && contains_type(kind));
+        kinds.retain(|kind| kind != "Provenance" && source.job.has_compartments_of(kind));
         Ok(Self {
             source,
             chosen: source.resources_of("Provenance").within(scope),

@@ -23,6 +23,7 @@ use crate::files::file_stream::DownloadLimits;
 use crate::group::{CurrentMembers, Exclusion, GroupError};
 use crate::job::{self, Job, JobRequestError, JobState, Lease, decode, open_jobs};
 use crate::plan::export_plan::ExportPlan;
+use crate::plan::joined_types::joined_since;
 use crate::plan::membership::{GroupReader, GroupsRead};
 use crate::request::exported_kinds;
 use crate::request::kick_off::{ExportLevel, KickOff, KickOffError, check_since};
@@ -348,6 +349,7 @@ impl Bulk {
             lease,
         );
         job.group_leavers = self.group_leavers;
+        job.joined_since = joined_since(store).await?;
         ExportPlan::choose_indexed_types(&mut job, store, &self.worker.reading.fhir_base).await?;
         loop {
             // The request may have waited for others.

@@ -84,7 +84,7 @@ pub(crate) struct CompartmentClause {
 /// `true` if references at the place determine compartments.
 fn is_compartment_reference(kind: &str, place: &ElementPath) -> bool {
     let path = place.path.join(".");
-    place.data == "Reference" && patient_compartment::paths(kind).contains(&path.as_str())
+    place.data == "Reference" && patient_compartment::r4_paths(kind).contains(&path.as_str())
 }
 
 /// The only date of a clause.

@@ -11,6 +11,7 @@
 //! | `terms` | the encoding of terms |
 //! | `collect` | the terms of a resource |
 //! | `clauses` | the terms of a search |
+//! | `referrers` | the terms of resources that refer to one without a Patient |
 //! | `candidates` | the ids of the resources that may match, read from the store |
 //!
 //! Indexed are tokens, references, URIs, dates and the beginnings of strings. Numbers, quantities, and the
@@ -20,6 +21,7 @@ pub(crate) mod candidates;
 pub(crate) mod clauses;
 pub(crate) mod collect;
 pub(crate) mod elements;
+pub(crate) mod referrers;
 pub(crate) mod terms;
 
 #[cfg(test)]
