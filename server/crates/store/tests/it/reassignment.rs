@@ -112,19 +112,37 @@ fn step() -> impl Strategy<Value = Step> {
     (0..3usize, prop_oneof![4 => (0..8u8, 0..8u8).prop_map(Some), 1 => Just(None)])
 }
 
+fn check_each(engines: Vec<StoreEngine>, first: (u8, u8), steps: Vec<Step>) {
+    // The first write is no deletion, so that there is something to reassign.
+    let steps: Vec<Step> = std::iter::once((0, Some(first))).chain(steps).collect();
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        for mut engine in engines {
+            check(&mut engine, &steps).await;
+        }
+    });
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(24) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
 
     #[test]
     fn a_reassigned_store_equals_one_that_had_these_compartments_before(
         steps in proptest::collection::vec(step(), 1..9), first in (0..8u8, 0..8u8),
     ) {
-        // A first write that is no deletion, so that there is something to reassign.
-        let steps: Vec<Step> = std::iter::once((0, Some(first))).chain(steps).collect();
-        tokio::runtime::Runtime::new().unwrap().block_on(async {
-            for mut engine in StoreEngine::each().await {
-                check(&mut engine, &steps).await;
-            }
-        });
+        check_each(vec![StoreEngine::memory(), StoreEngine::file()], first, steps);
+    }
+}
+
+proptest! {
+    // Each case creates a database.
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(6) })]
+
+    #[test]
+    fn a_reassigned_database_equals_one_that_had_these_compartments_before(
+        steps in proptest::collection::vec(step(), 5..15), first in (0..8u8, 0..8u8),
+    ) {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let engine = runtime.block_on(StoreEngine::postgres());
+        check_each(engine.into_iter().collect(), first, steps);
     }
 }
