@@ -47,7 +47,7 @@ pub(super) enum GroupValue {
 pub(super) struct Classifier<'a> {
     pub(super) system: &'a CodeSystem,
     pub(super) hierarchy: &'a ConceptHierarchy,
-    budget: &'a Budget<'a>,
+    pub(super) budget: &'a Budget<'a>,
 }
 
 /// The relation of two codes, of which at least one is an expression.
@@ -104,6 +104,7 @@ impl<'a> Classifier<'a> {
             let (name, value) = self.attribute(attribute)?;
             let mut refined = Vec::new();
             for (group, attributes) in groups[..inherited].iter().enumerate() {
+                self.budget.spend(attributes.len())?;
                 for (place, (general, of)) in attributes.iter().enumerate() {
                     if self.hierarchy.is_a(name, *general) && self.value_is_below(&value, of)? {
                         refined.push((group, place));
@@ -131,7 +132,7 @@ impl<'a> Classifier<'a> {
         waiting.extend(subsumers.iter().filter(|_| is_refined));
         while let Some(concept) = waiting.pop() {
             let children = self.hierarchy.children(concept);
-            self.budget.spend(1 + children.len() / 4)?;
+            self.budget.spend(1 + children.len())?;
             for child in children {
                 let parents = self.hierarchy.parents(child);
                 if !subsumers.contains(&child)
@@ -185,6 +186,7 @@ impl<'a> Classifier<'a> {
     ) -> Result<bool, ExpressionFault> {
         for (name, value) in general {
             let mut is_there = false;
+            self.budget.spend(special.len())?;
             for (other, of) in special {
                 is_there =
                     is_there || (self.hierarchy.is_a(*other, *name) && self.value_is_below(of, value)?);

@@ -73,7 +73,7 @@ impl<'a> ExcerptBuilder<'a> {
     ) -> Result<ConceptNumber, ExpressionFault> {
         self.budget.spend_memory(CONCEPT_BYTES + code.len())?;
         let (own, _) = self.builder.add_concept(code).expect("an expression has a code");
-        for parent in self.classifier.nearest(&meaning.subsumers) {
+        for parent in self.classifier.nearest(&meaning.subsumers)? {
             let parent = self.copy(parent)?;
             self.builder.add_parent(own, parent);
         }

@@ -7,6 +7,9 @@ use super::syntax::{
 /// Maximum length of an expression, in bytes.
 const LONGEST: usize = 4_096;
 
+/// Maximum number of concepts that `+` joins. Records and value sets join two or three.
+const MOST_FOCUS: usize = 32;
+
 /// Maximum depth of expressions in expressions.
 const DEEPEST: usize = 8;
 
@@ -78,6 +81,9 @@ impl<'t> ExpressionParser<'t> {
         let mut body = ExpressionBody::default();
         body.focus.push(self.parse_concept()?);
         while self.take("+") {
+            if body.focus.len() == MOST_FOCUS {
+                return Err(self.expected("expected no more than 32 concepts that are joined by '+'"));
+            }
             body.focus.push(self.parse_concept()?);
         }
         if !self.take(":") {
@@ -235,6 +241,12 @@ mod tests {
         );
         let nested = format!("125605004:{}71341001{}", "363698007=(71341001:".repeat(9), ")".repeat(9));
         assert!(parse(&nested).unwrap_err().to_string().starts_with("expected no deeper nesting"));
+        let joined = |count: usize| vec!["125605004"; count].join("+");
+        assert!(parse(&joined(MOST_FOCUS)).is_ok());
+        check(
+            &joined(MOST_FOCUS + 1),
+            "expected no more than 32 concepts that are joined by '+' at character 321",
+        );
         assert!(parse(&"1".repeat(5_000)).unwrap_err().to_string().starts_with("expected the end"));
     }
 }

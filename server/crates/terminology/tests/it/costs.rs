@@ -49,6 +49,20 @@ fn steps_grow_with_the_size_of_a_request_and_not_faster() {
     }
 }
 
+/// Work that spends nothing of the budget is not bounded by it.
+#[test]
+fn an_expression_spends_the_budget_for_every_walk_over_its_ancestors() {
+    let costly = costly::ALL.iter().find(|costly| costly.name.starts_with("an expression")).unwrap();
+    let (steps_without, _) = steps(costly, 100);
+    let (steps, answer) = steps(costly, 2_100);
+    assert!(answer.is_ok(), "{answer:?}");
+    // The concepts above it, their children, the nearest concepts above it twice for the normal form and once for
+    // its place, and the copy.
+    let per_ancestor = (steps - steps_without) as f64 / 2_000.0;
+    println!("{per_ancestor} steps for each ancestor");
+    assert!(per_ancestor >= 35.0, "{per_ancestor}");
+}
+
 #[test]
 fn a_request_of_full_size_is_answered_or_rejected_as_too_costly() {
     for costly in costly::ALL {
