@@ -68,6 +68,7 @@ use crate::config::audit::{AuditConfig, Durability};
 use crate::config::{Config, StoreEngine, exit_code, read_identity};
 use crate::node::backups::BackupSources;
 use crate::node::data_folder::{has_store, make_data_folder, require_store};
+use crate::node::hashing::PasswordHasher;
 use crate::node::store_state::check_usable;
 use crate::records::audit::{AuditCaller, AuditLog, AuditSource};
 
@@ -194,6 +195,7 @@ async fn run_offline(
     let resources = Resources::at(store, &fhir_base);
     resources.set_rules(rules);
     let (identity, resources) = (&identity, &resources);
+    let hashing = PasswordHasher::new(1);
     let services = AdminServices {
         identity,
         resources,
@@ -201,6 +203,7 @@ async fn run_offline(
         clock: &clock,
         audit: &audit,
         passwords,
+        hashing: &hashing,
         backups: &backups,
         app: None,
         stop,

@@ -8,7 +8,6 @@ use identity::model::client_metadata::ClientMetadata;
 use identity::model::members::ClaimValue;
 use identity::model::user::User;
 use identity::model::user_name;
-use identity::sign_in::password;
 use identity::sign_in::sign_in_methods::{MethodsToRemove, SignInMethods};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -30,9 +29,8 @@ pub async fn execute_user_command(
     let (identity, now) = (services.identity, services.clock.now());
     let result = match command {
         UserCommand::Add { username, members, password } => {
-            services.passwords.check_password(&password, &username, &identity.issuer)?;
             let change = UserChange::read(members)?;
-            let password = password::hash_password(&password, &*services.clock.random);
+            let password = services.hash_new_password(password, &username).await?;
             let mut user = new_user(username, Some(password));
             change.apply(&mut user);
             // A new user has no tokens.
@@ -84,8 +82,7 @@ pub async fn execute_user_command(
             return Ok(());
         }
         UserCommand::SetPassword { name, keep_other_methods, password } => {
-            services.passwords.check_password(&password, &name, &identity.issuer)?;
-            let phc = password::hash_password(&password, &*services.clock.random);
+            let phc = services.hash_new_password(password, &name).await?;
             let user = user_named(services, &name).await?;
             let (others, others_text) = match keep_other_methods {
                 true => (OtherMethods::Keep, "other sign-in methods were kept"),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use identity::Identity;
-use identity::sign_in::password::PasswordPolicy;
+use identity::sign_in::password::{PasswordError, PasswordPolicy};
 use resources::Resources;
 use tokio_util::sync::CancellationToken;
 
@@ -11,6 +11,7 @@ use super::protocol::CommandEvent;
 use crate::clock::Clock;
 use crate::node::app::App;
 use crate::node::backups::BackupSources;
+use crate::node::hashing::{PasswordHasher, PasswordToHash};
 use crate::records::audit::AuditLog;
 
 /// A function that receives the events of a command.
@@ -30,6 +31,8 @@ pub struct AdminServices<'a> {
     pub audit: &'a AuditLog,
     /// Requirements for new passwords.
     pub passwords: PasswordPolicy,
+    /// Hashes passwords, beside those of requests if the server runs.
+    pub hashing: &'a PasswordHasher,
     /// The parts of a backup besides the store.
     pub backups: &'a BackupSources,
     /// The running server; `None` if the server is stopped.
@@ -40,6 +43,16 @@ pub struct AdminServices<'a> {
 }
 
 impl<'a> AdminServices<'a> {
+    /// Checks a new password and hashes it.
+    ///
+    /// # Errors
+    /// Returns [`PasswordError`] if the password does not meet the policy.
+    pub async fn hash_new_password(&self, plain: String, username: &str) -> Result<String, PasswordError> {
+        let (username, service) = (username.to_owned(), self.identity.issuer.clone());
+        let new = PasswordToHash { plain, username, service, policy: self.passwords };
+        self.hashing.hash_new_password(new, self.clock.random.clone()).await
+    }
+
     /// The services of a running server.
     pub fn of_running(app: &'a App, stop: &'a CancellationToken) -> Self {
         Self {
@@ -49,6 +62,7 @@ impl<'a> AdminServices<'a> {
             clock: &app.clock,
             audit: &app.logs.audit,
             passwords: app.settings().passwords,
+            hashing: &app.capacity.hashing,
             backups: &app.backups,
             app: Some(app),
             stop,

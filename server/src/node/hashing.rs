@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use identity::Random;
+use identity::sign_in::password::{self, PasswordError, PasswordPolicy};
 use store::blocking::run_blocking;
 use tokio::sync::Semaphore;
 
@@ -15,6 +17,27 @@ pub enum HashRequester {
     Known,
     /// Any other request.
     Stranger,
+}
+
+/// A new password of a user, with what its policy compares it with.
+pub struct PasswordToHash {
+    /// The password.
+    pub plain: String,
+    /// The user name, which the password must not be.
+    pub username: String,
+    /// The address of the server, which the password must not be.
+    pub service: String,
+    /// The requirements.
+    pub policy: PasswordPolicy,
+}
+
+impl PasswordToHash {
+    /// Checks the password and hashes it, which takes a core and 19 MiB. Only the threads of a
+    /// [`PasswordHasher`] call this.
+    pub fn hash(&self, random: &dyn Random) -> Result<String, PasswordError> {
+        self.policy.check_password(&self.plain, &self.username, &self.service)?;
+        Ok(password::hash_password(&self.plain, random))
+    }
 }
 
 /// Limits concurrent hashes and waiting requests. Strangers have a queue of their own, and only the first of
@@ -36,6 +59,18 @@ impl PasswordHasher {
             known: Semaphore::new(at_once + MAX_WAITING),
             strangers: Semaphore::new(at_once + MAX_WAITING),
         }
+    }
+
+    /// Checks a new password and hashes it, for an operator.
+    ///
+    /// # Errors
+    /// Returns [`PasswordError`] if the password does not meet the policy.
+    pub async fn hash_new_password(
+        &self,
+        new: PasswordToHash,
+        random: Arc<dyn Random>,
+    ) -> Result<String, PasswordError> {
+        self.run(move || new.hash(&*random)).await
     }
 
     /// Runs the work of an operator, regardless of the number of waiting requests.

@@ -5,7 +5,6 @@
 use http::{StatusCode, header};
 use identity::directory::user_directory::{OtherMethods, VersionedUser};
 use identity::model::user::User;
-use identity::sign_in::password::{self, PasswordError};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -18,6 +17,7 @@ use crate::administration::user_change::{UserChange, new_user};
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
+use crate::node::hashing::PasswordToHash;
 
 fn user_json(user: &User) -> Value {
     json!({
@@ -59,14 +59,9 @@ async fn hash_new_password(
     plain: String,
     username: String,
 ) -> Result<String, Problem> {
-    let (random, service) = (context.app.clock.random.clone(), context.app.address.base_url.clone());
-    let policy = context.app.settings().passwords;
-    let hash_new_password = move || {
-        policy.check_password(&plain, &username, &service)?;
-        Ok(password::hash_password(&plain, &*random))
-    };
-    let hashed: Result<String, PasswordError> = context.app.capacity.hashing.run(hash_new_password).await;
-    Ok(hashed?)
+    let (app, policy) = (&context.app, context.app.settings().passwords);
+    let new = PasswordToHash { plain, username, service: app.address.base_url.clone(), policy };
+    Ok(app.capacity.hashing.hash_new_password(new, app.clock.random.clone()).await?)
 }
 
 pub(super) async fn addressed_user(context: &RequestContext, sub: &str) -> Result<VersionedUser, Problem> {

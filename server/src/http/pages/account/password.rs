@@ -3,7 +3,6 @@
 use http::{StatusCode, header};
 use identity::directory::user_directory::{ChangeUserError, OtherMethods};
 use identity::params::Params;
-use identity::sign_in::password::{self, PasswordError};
 use identity::sign_in::session::{SessionOrigin, SignInProof};
 
 use super::page::{AccountNotice, render_account, show_error};
@@ -17,7 +16,7 @@ use crate::http::pages::texts::as_sentence;
 use crate::http::pages::texts::t;
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
-use crate::node::hashing::HashRequester;
+use crate::node::hashing::{HashRequester, PasswordToHash};
 
 /// POST {base}/account/password
 pub async fn change_password(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
@@ -63,14 +62,15 @@ async fn set_password(
 ) -> Result<Response, Problem> {
     let (app, username) = (&context.app, &visit.user.username);
     let new = form.get("new").unwrap_or_default();
-    let (password, random) = (new.to_owned(), app.clock.random.clone());
-    let (policy, service, name) = (app.settings().passwords, app.address.base_url.clone(), username.clone());
-    let hash = move || {
-        policy.check_password(&password, &name, &service)?;
-        Ok(password::hash_password(&password, &*random))
+    let random = app.clock.random.clone();
+    let new_password = PasswordToHash {
+        plain: new.to_owned(),
+        username: username.clone(),
+        service: app.address.base_url.clone(),
+        policy: app.settings().passwords,
     };
-    let hashed: Option<Result<String, PasswordError>> =
-        app.capacity.hashing.run_in_turn(HashRequester::Known, hash).await;
+    let hash = move || new_password.hash(&*random);
+    let hashed = app.capacity.hashing.run_in_turn(HashRequester::Known, hash).await;
     let phc = match hashed {
         Some(Ok(phc)) => phc,
         Some(Err(error)) => {
