@@ -1,6 +1,6 @@
 //! The answer to an authorization request: a redirect or a form by POST, through the browser.
 
-use http::StatusCode;
+use http::{StatusCode, header};
 use identity::authorize::reply::{AuthorizationAnswer, AuthorizationReply};
 use identity::model::error_code::ErrorCode;
 
@@ -9,7 +9,12 @@ use crate::http::{pages, reply};
 
 /// Sends an error to the client, through the browser.
 pub fn redirect_error(to: &AuthorizationReply, error: ErrorCode, description: Option<&str>) -> Response {
-    answer_response(to.error_answer(error, description))
+    let response = answer_response(to.error_answer(error, description));
+    match error {
+        // For programs that follow the redirect themselves.
+        ErrorCode::TemporarilyUnavailable => reply::with_static(response, header::RETRY_AFTER, "5"),
+        _ => response,
+    }
 }
 
 /// The response that makes the browser deliver an answer to the client.

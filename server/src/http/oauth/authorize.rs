@@ -9,10 +9,10 @@ use futures_util::FutureExt as _;
 use http::StatusCode;
 use identity::authorize::authorization_service::MAX_QUERY_BYTES;
 use identity::authorize::interaction::{GrantDecision, InteractionState, NextStep};
-use identity::authorize::large_request::StoreRequestError;
 use identity::authorize::refusal::Refusal;
 use identity::authorize::request::AuthorizationRequest;
 use identity::model::error_code::ErrorCode;
+use identity::sign_in::large_request_quota::LargeRequestLimit;
 use identity::sign_in::provider_sign_in::ProviderSignInStart;
 use store::StoreError;
 
@@ -91,6 +91,20 @@ fn log_dropped_scopes(context: &RequestContext, request: &AuthorizationRequest, 
     context.app.logs.refusals.record_dropped(&request.client.client_id, &refusal, context.now);
 }
 
+/// Logs that a large request travels in the address, because too many wait for their users.
+fn log_large_request(client_id: &str, limit: LargeRequestLimit) {
+    let limit = match limit {
+        LargeRequestLimit::OfNetwork => "4 MiB of one network",
+        LargeRequestLimit::OfAll => "64 MiB of all networks",
+    };
+    tracing::warn!(
+        client_id,
+        limit,
+        "a large authorization request stays in the address, because requests of this size wait for their users: a proxy \
+         that limits response heads to 4 KiB answers it with 502"
+    );
+}
+
 /// Removes the record of a large request. A record that stays ends by itself.
 async fn end_interaction(context: &RequestContext, interaction: &InteractionState) {
     let authorization = &context.app.identity.authorization;
@@ -133,16 +147,10 @@ async fn take_next_step(
     let address = context.address_text();
     let stored =
         identity.authorization.store_large_request(interaction, &browser, &address, context.now).await;
-    let interaction = match stored {
-        Ok(interaction) => interaction,
-        Err(StoreRequestError::Store(error)) => return Err(error),
-        Err(StoreRequestError::TooMany(_)) => {
-            let reason = "too many large requests of this network, or of all, wait for their users";
-            let refusal = Refusal::new(ErrorCode::TemporarilyUnavailable, reason);
-            context.app.logs.refusals.record(&request.client.client_id, &refusal, context.now);
-            return Ok(redirect_error(&request.reply, refusal.error, None));
-        }
-    };
+    let (interaction, exceeded_limit) = stored?;
+    if let Some(limit) = exceeded_limit {
+        log_large_request(&request.client.client_id, limit);
+    }
     let continuation = identity.authorization.sign_continuation(&interaction, &browser);
     let mut to = page_address(context, page, &continuation);
     if page == "sign-in" {

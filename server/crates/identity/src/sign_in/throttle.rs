@@ -337,10 +337,22 @@ impl SignInThrottle {
 /// The network of one subscriber: an IPv4 address, or the first 64 bits of an IPv6 address, because a
 /// subscriber has at least a whole /64 network (RFC 6177).
 pub(crate) fn source_network(address: &str) -> String {
+    network_of(address, 4)
+}
+
+/// The site of an address: an IPv4 address, or the /48 network of an IPv6 address, which providers assign to one
+/// customer.
+pub(crate) fn source_site(address: &str) -> String {
+    network_of(address, 3)
+}
+
+/// An IPv4 address, or the network of the first segments of an IPv6 address.
+fn network_of(address: &str, segments: usize) -> String {
     match address.parse::<IpAddr>().map(|address| address.to_canonical()) {
         Ok(IpAddr::V6(address)) => {
-            let [a, b, c, d, ..] = address.segments();
-            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).to_string()
+            let mut parts = address.segments();
+            parts[segments..].fill(0);
+            Ipv6Addr::from(parts).to_string()
         }
         Ok(IpAddr::V4(address)) => address.to_string(),
         Err(_) => address.to_owned(),

@@ -87,8 +87,8 @@ impl Classifier<'_> {
         Ok(if has_terms { format!("{{ {text} }}") } else { format!("{{{text}}}") })
     }
 
-    /// The concepts of a list that have no other one of it below them. Each ancestor is visited once: comparing
-    /// the concepts in pairs would take seconds for an expression of 200 bytes.
+    /// The concepts of a list that have no other one of it below them. Each ancestor is visited once:
+    /// comparing the concepts in pairs would take seconds for an expression of 200 bytes.
     pub(super) fn nearest(self, concepts: &[u32]) -> Result<Vec<u32>, ExpressionFault> {
         let mut ancestors = HashSet::new();
         let mut waiting = concepts.to_vec();

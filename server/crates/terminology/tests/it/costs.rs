@@ -56,8 +56,8 @@ fn an_expression_spends_the_budget_for_every_walk_over_its_ancestors() {
     let (steps_without, _) = steps(costly, 100);
     let (steps, answer) = steps(costly, 2_100);
     assert!(answer.is_ok(), "{answer:?}");
-    // The concepts above it, their children, the nearest concepts above it twice for the normal form and once for
-    // its place, and the copy.
+    // The concepts above it, their children, the nearest concepts above it twice for the normal form and
+    // once for its place, and the copy.
     let per_ancestor = (steps - steps_without) as f64 / 2_000.0;
     println!("{per_ancestor} steps for each ancestor");
     assert!(per_ancestor >= 35.0, "{per_ancestor}");
