@@ -103,7 +103,8 @@ impl AddressConnections {
 /// An admitted connection; it leaves the table when this is dropped.
 pub struct AdmittedConnection {
     admission: Arc<Admission>,
-    address: IpAddr,
+    /// The address by which the connection is counted.
+    address: Mutex<IpAddr>,
     id: u64,
     /// The shared state of the connection.
     pub state: Arc<ConnectionState>,
@@ -112,21 +113,57 @@ pub struct AdmittedConnection {
 impl Drop for AdmittedConnection {
     fn drop(&mut self) {
         let mut table = self.admission.table();
-        if let Some(address) = table.addresses.get_mut(&self.address) {
-            address.connections.remove(&self.id);
-            if address.connections.is_empty() {
-                table.addresses.remove(&self.address);
-            }
-        }
+        table.remove(self.address(), self.id);
         table.total -= 1;
         drop(table);
         self.admission.closed.notify_waiters();
     }
 }
 
+impl AdmittedConnection {
+    fn address(&self) -> IpAddr {
+        *self.address.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts the connection of a proxy by the address of the client that it names, which has the maximum of any
+    /// address. Returns `false` if the client has too many and none of them is idle.
+    pub async fn count_by_client(&self, client: IpAddr) -> bool {
+        let address = group(client);
+        let moved = async {
+            loop {
+                let closed = self.admission.closed.notified();
+                match self.move_to(address) {
+                    AdmissionDecision::Admit(()) => return true,
+                    AdmissionDecision::Refuse => return false,
+                    AdmissionDecision::WaitForEviction => closed.await,
+                }
+            }
+        };
+        timeout(EVICTION_TIME, moved).await.unwrap_or(false)
+    }
+
+    fn move_to(&self, address: IpAddr) -> AdmissionDecision<()> {
+        let mut table = self.admission.table();
+        let before = self.address();
+        if before == address {
+            return AdmissionDecision::Admit(());
+        }
+        let own = table.addresses.get(&address);
+        if own.is_some_and(|own| !own.is_proxy && own.connections.len() >= self.admission.limits.per_address)
+        {
+            return table.evict(address);
+        }
+        table.remove(before, self.id);
+        let entry = table.addresses.entry(address).or_default();
+        entry.connections.insert(self.id, Arc::clone(&self.state));
+        *self.address.lock().unwrap_or_else(PoisonError::into_inner) = address;
+        AdmissionDecision::Admit(())
+    }
+}
+
 /// The decision about a new connection.
-enum AdmissionDecision {
-    Admit(u64),
+enum AdmissionDecision<T> {
+    Admit(T),
     /// Wait until the evicted connection has closed.
     WaitForEviction,
     Refuse,
@@ -174,10 +211,15 @@ impl Admission {
             }
         };
         let id = timeout(EVICTION_TIME, admit).await.ok().flatten()?;
-        Some(AdmittedConnection { admission: Arc::clone(self), address, id, state })
+        Some(AdmittedConnection { admission: Arc::clone(self), address: Mutex::new(address), id, state })
     }
 
-    fn decide(&self, address: IpAddr, is_proxy: bool, state: &Arc<ConnectionState>) -> AdmissionDecision {
+    fn decide(
+        &self,
+        address: IpAddr,
+        is_proxy: bool,
+        state: &Arc<ConnectionState>,
+    ) -> AdmissionDecision<u64> {
         let mut table = self.table();
         let own = table.addresses.get(&address).map_or(0, |address| address.connections.len());
         let victim = if !is_proxy && own >= self.limits.per_address {
@@ -194,8 +236,23 @@ impl Admission {
             entry.connections.insert(id, Arc::clone(state));
             return AdmissionDecision::Admit(id);
         };
-        let connections = table.addresses.get_mut(&victim);
-        let evicted = connections.and_then(|victim| {
+        table.evict(victim)
+    }
+}
+
+impl ConnectionTable {
+    fn remove(&mut self, address: IpAddr, id: u64) {
+        if let Some(own) = self.addresses.get_mut(&address) {
+            own.connections.remove(&id);
+            if own.connections.is_empty() {
+                self.addresses.remove(&address);
+            }
+        }
+    }
+
+    /// Closes the oldest idle connection of an address.
+    fn evict<T>(&mut self, address: IpAddr) -> AdmissionDecision<T> {
+        let evicted = self.addresses.get_mut(&address).and_then(|victim| {
             let id = victim.oldest_waiting()?;
             victim.connections.remove(&id)
         });
@@ -207,9 +264,7 @@ impl Admission {
             }
         }
     }
-}
 
-impl ConnectionTable {
     /// The address with the most connections, of those with an idle one and at least `own` connections.
     /// Proxies are exempt unless the new connection is that of a proxy.
     fn heaviest(&self, own: usize, is_proxy: bool) -> Option<IpAddr> {
@@ -296,6 +351,28 @@ mod tests {
             proxied.push(admission.admit(ip(3), true).await.expect("a proxy has no maximum of its own"));
         }
         drop((busy, held));
+    }
+
+    #[tokio::test]
+    async fn a_client_behind_a_proxy_has_the_maximum_of_an_address() {
+        let admission = Admission::new(ConnectionLimits { total: 100, per_address: 2 });
+        let mut held = Vec::new();
+        for _ in 0..2 {
+            let admitted = admission.admit(ip(3), true).await.unwrap();
+            assert!(admitted.count_by_client(ip(7)).await);
+            held.push(admitted);
+        }
+        let busy: Vec<_> = held.iter().map(|admitted| admitted.state.begin_request()).collect();
+        let third = admission.admit(ip(3), true).await.unwrap();
+        assert!(!third.count_by_client(ip(7)).await, "both connections of the client are busy");
+        assert!(third.count_by_client(ip(8)).await, "another client");
+        drop(busy);
+        let idle: Vec<_> = held.into_iter().map(hold).collect();
+        let fourth = admission.admit(ip(3), true).await.unwrap();
+        assert!(fourth.count_by_client(ip(7)).await, "the oldest connection of the client is closed");
+        assert_eq!(idle.iter().filter(|task| task.is_finished()).count(), 1);
+        drop((third, fourth));
+        assert_eq!(admission.open(), 1);
     }
 
     #[test]

@@ -182,8 +182,10 @@ impl HttpServer {
         let transport = self.transport.clone();
         tokio::spawn(async move {
             let state = Arc::clone(&admitted.state);
+            let admitted = Arc::new(admitted);
+            let counted = Arc::clone(&admitted);
             let connection =
-                Connection { peer, sends_header, state: Arc::clone(&state), routes, timers, phase };
+                Connection { peer, sends_header, state: Arc::clone(&state), counted, routes, timers, phase };
             let ended = tokio::select! {
                 ended = connection.serve(stream, transport) => ended,
                 () = state.evicted() => Err("closed for another connection".into()),
@@ -191,7 +193,7 @@ impl HttpServer {
             if let Err(error) = ended {
                 tracing::debug!(%peer, %error, "connection ended");
             }
-            drop::<AdmittedConnection>(admitted);
+            drop::<Arc<AdmittedConnection>>(admitted);
         });
     }
 }
@@ -243,6 +245,8 @@ struct Connection {
     /// Whether it begins with a header of the PROXY protocol.
     sends_header: bool,
     state: Arc<ConnectionState>,
+    /// The place of the connection among those that are counted.
+    counted: Arc<AdmittedConnection>,
     routes: Routes,
     timers: ConnectionTimers,
     phase: watch::Receiver<ServingPhase>,
@@ -263,7 +267,12 @@ impl Connection {
                     WARNED.call_once(|| tracing::warn!(%direct, %error, "a connection was refused"));
                 }
             })?;
-            self.peer = client.unwrap_or(self.peer);
+            if let Some(client) = client {
+                if !self.counted.count_by_client(client.ip()).await {
+                    return Err("the maximum number of connections of the client is reached".into());
+                }
+                self.peer = client;
+            }
         }
         let (config, base_url) = match transport {
             Transport::Plain(clients) => {
