@@ -358,6 +358,43 @@ fn a_delete_waits_for_the_writes_of_the_export() {
     assert!(was_writing, "no export was deleted while it wrote");
 }
 
+/// A delete does not wait until many files are removed. A process that stops meanwhile removes the rest later.
+#[test]
+fn many_files_are_removed_after_the_answer_to_a_delete() {
+    for stops in [false, true] {
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (first, second) = (runtime(), runtime());
+        let (world, job) = first.block_on(async {
+            let world = World::with_files_of(1);
+            for number in 0..120 {
+                world.put("Patient", &format!("p{number}"), json!({})).await;
+            }
+            let job =
+                world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
+            finish(&world.bulk, &job, world.now()).await;
+            until("the worker has ended", async || world.bulk.running_jobs() == 0).await;
+            world.bulk.delete(&job, "client", world.now()).await.unwrap();
+            assert!(world.folder_of(&job).exists(), "the delete has waited for the files");
+            let status = world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await;
+            assert!(status.is_err(), "the export exists after its delete");
+            if !stops {
+                until("the files are removed", async || !world.folder_of(&job).exists()).await;
+            }
+            (world, job)
+        });
+        drop(first);
+        second.block_on(async {
+            if stops {
+                world.reopened().resume().await.unwrap();
+                world.reopened().sweep(world.now()).await.unwrap();
+            }
+            assert!(!world.folder_of(&job).exists());
+            let left = async || world.store.scan("bulk/", None, 100, world.now()).await.unwrap();
+            until("the records are removed", async || left().await.is_empty()).await;
+        });
+    }
+}
+
 #[tokio::test]
 async fn an_export_that_is_deleted_during_its_cleaning_stays_open() {
     let shared = SharedMemory::default();

@@ -40,6 +40,8 @@ const AT_ONCE: usize = 2;
 pub const MAX_CLIENT_EXPORTS: usize = 50;
 /// The same maximum for all clients together.
 pub const MAX_EXPORTS: usize = 500;
+/// Number of files that a request for a delete removes itself. More are removed in the background.
+const FILES_REMOVED_AT_ONCE: usize = 100;
 /// Minimum time between the sweeps of nodes on one database.
 const SWEEP_INTERVAL: SignedDuration = SignedDuration::from_secs(20);
 
@@ -541,14 +543,29 @@ impl Bulk {
         }
     }
 
-    /// Deletes a job in any state, with its files.
+    /// Deletes a job in any state, with its files. Many files are removed in the background: a client does not wait
+    /// for them, and a node that stops meanwhile removes the rest at its next start.
     ///
     /// # Errors
     /// Returns [`JobRequestError`] if the job does not exist, which is the case after the first delete, or
     /// the store fails.
     pub async fn delete(&self, id: &str, client_id: &str, now: Timestamp) -> Result<(), JobRequestError> {
         let (job, revision) = self.job(id, client_id, now).await?;
-        self.remove(&job, revision, now).await?;
+        self.stop(&job).await;
+        if job.file_count <= FILES_REMOVED_AT_ONCE {
+            self.remove(&job, revision, now).await?;
+            return Ok(());
+        }
+        if let Err(error) = self.remove_record(&job, revision, now).await {
+            // Disk space is freed even if the store is read-only.
+            self.worker.files.remove(&job.id).await;
+            return Err(error.into());
+        }
+        let bulk = self.clone();
+        tokio::spawn(async move {
+            bulk.worker.files.remove(&job.id).await;
+            bulk.worker.leave(&job.id, (bulk.clock.now)()).await;
+        });
         Ok(())
     }
 
@@ -580,6 +597,16 @@ impl Bulk {
     /// Removes the files before the record, so that disk space is freed even if the store is read-only. A
     /// worker of another process that still runs finds the record missing and removes its files itself.
     async fn remove(&self, job: &Job, revision: u64, now: Timestamp) -> Result<(), StoreError> {
+        self.stop(job).await;
+        self.worker.files.remove(&job.id).await;
+        self.remove_record(job, revision, now).await?;
+        // The worker may have written more files after the first removal, before it stopped.
+        self.worker.leave(&job.id, now).await;
+        Ok(())
+    }
+
+    /// Stops the worker of a job, if this process runs it.
+    async fn stop(&self, job: &Job) {
         let running = self.running().remove(&job.id);
         if let Some(RunningJob { task, .. }) = running {
             // A worker that has recorded the end of the export reports it before it stops.
@@ -589,24 +616,23 @@ impl Bulk {
             // The result states only whether the task was aborted.
             drop(task.await);
         }
-        self.worker.files.remove(&job.id).await;
-        let mut revision = revision;
+    }
+
+    /// Removes the record of a job, which stays open until its files are removed.
+    async fn remove_record(&self, job: &Job, mut revision: u64, now: Timestamp) -> Result<(), StoreError> {
         loop {
             // The job is open until its list of files is removed, which can be long.
             let delete = LedgerWrite::delete(job.key(), Expect::Revision(revision));
             match self.worker.store.write(vec![delete, open_jobs::add(&job.id)], now).await {
-                Ok(_) => break,
+                Ok(_) => return Ok(()),
                 // Another request has updated or deleted the job.
                 Err(StoreError::Conflict { .. }) => match self.worker.store.get(&job.key(), now).await? {
                     Some(record) => revision = record.revision,
-                    None => break,
+                    None => return Ok(()),
                 },
                 Err(error) => return Err(error),
             }
         }
-        // The worker may have written more files after the first removal, before it stopped.
-        self.worker.leave(&job.id, now).await;
-        Ok(())
     }
 
     /// Removes expired jobs with their files, resumes jobs whose lease has expired, and cleans up after ended
