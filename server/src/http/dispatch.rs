@@ -16,6 +16,7 @@ use futures_util::FutureExt as _;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use hyper::body::Body as _;
 use percent_encoding::percent_decode_str;
+use store::CpuBudget;
 use warp::Filter;
 use warp::filters::BoxedFilter;
 
@@ -29,6 +30,7 @@ use super::peer::{PeerAddress, caller_address};
 use super::problem::Dialect;
 use super::reply::{self, Response};
 use super::routes::{self, Route, RouteFlag, RoutedRequest};
+use crate::clock::thread_cpu_time;
 use crate::node::app::App;
 use crate::node::byte_budget::BudgetOwner;
 use crate::records::audit::{self, AuditCaller};
@@ -292,8 +294,12 @@ async fn dispatch(context: RequestContext, body: RequestBody, routes: FoundRoute
         return Answer { response: reply::with(answer.response, header::ALLOW, &allow), cors, ..answer };
     };
     // A panic ends only this request. The services hold no locks across handlers.
-    let answered =
-        AssertUnwindSafe(route.handler.call(RoutedRequest { context, body, path })).catch_unwind().await;
+    let answering =
+        AssertUnwindSafe(route.handler.call(RoutedRequest { context, body, path })).catch_unwind();
+    let answered = match route.work().cpu_limit() {
+        Some(limit) => CpuBudget::new(limit, thread_cpu_time).run(answering).await,
+        None => answering.await,
+    };
     let response = match answered {
         Ok(Ok(response)) => response,
         Ok(Err(problem)) if route.has(RouteFlag::Page) => problem.into_response(Dialect::Page),

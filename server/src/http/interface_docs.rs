@@ -12,9 +12,10 @@ use identity::model::members::{CLAIMS, user_members};
 use identity::params::MAX_PARAMETERS;
 use jiff::SignedDuration;
 
-use super::routes;
+use super::routes::{self, RouteWork};
 use crate::config::sections::ConfigFile;
 use crate::generated_docs::{check_page, member_line, sentence};
+use crate::node::question_pool::MAX_QUESTION_TIME;
 
 fn operations() -> String {
     let mut text = "| request | OperationDefinition | effect |\n|---|---|---|\n".to_owned();
@@ -130,12 +131,57 @@ fn limits() -> String {
     format!("| limit | value |\n|---|---|\n{}", rows.concat())
 }
 
+/// The table of the CPU time of each route.
+fn cpu_limits() -> String {
+    let rows = [
+        (RouteWork::Read, "the request is refused with 422 `too-costly`"),
+        (
+            RouteWork::Write,
+            "conditional searches and those of a Bundle are refused with 422 `too-costly`; what was written stays",
+        ),
+        (
+            RouteWork::Terminology,
+            "the operation is refused with 422 `too-costly`, as it is above its steps and its memory",
+        ),
+        (RouteWork::Export, "none: kick-offs check, and exports are jobs that take turns"),
+        (
+            RouteWork::Fixed,
+            "none: parameters and forms are limited; password hashes take turns on threads of their own",
+        ),
+    ];
+    let mut text = "| routes | CPU time | above it |\n|---|---|---|\n".to_owned();
+    for (work, effect) in rows {
+        let paths: BTreeSet<String> = routes::all()
+            .filter(|route| route.work() == work)
+            .map(|route| match work {
+                // Beginnings tell enough about the routes of other kinds.
+                RouteWork::Fixed => match route.path.split('/').next().unwrap_or_default() {
+                    "" => "`/`".to_owned(),
+                    first => format!("`{first}`"),
+                },
+                RouteWork::Terminology => {
+                    format!("`{}`", route.path.replace("fhir/R4", "{fhir}").replace("/{id}", ""))
+                }
+                _ => format!("`{} {}`", route.method, route.path.replace("fhir/R4", "{fhir}")),
+            })
+            .collect();
+        let limit = match work {
+            RouteWork::Terminology => Some(MAX_QUESTION_TIME),
+            _ => work.cpu_limit(),
+        };
+        let limit = limit.map_or("-".to_owned(), |limit| format!("{} ms", grouped(limit.as_millis())));
+        let paths: Vec<String> = paths.into_iter().collect();
+        text.push_str(&format!("| {} | {limit} | {effect} |\n", paths.join(", ")));
+    }
+    text
+}
+
 #[test]
 fn the_pages_contain_the_generated_tables() {
     use TerminologyOperation::{
         BatchValidateCode, Expand, Lookup, Subsumes, Translate, ValidateCode, ValidateCodeInSystem,
     };
-    check_page("interface.md", &[("limits", limits())]);
+    check_page("interface.md", &[("limits", limits()), ("cpu limits", cpu_limits())]);
     let of = operation_parameters;
     let terminology = [
         ("operations", operations()),

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use ::terminology::{OperationMethods, TerminologyOperation};
 use http::Method;
@@ -46,6 +47,32 @@ pub enum RouteFlag {
     /// The handler changes nothing that a cancelled request could leave incomplete, although its method or
     /// table suggests it (see [`Route::only_reads`]).
     Reads,
+}
+
+/// The kind of work that the requests of a route do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouteWork {
+    /// Reads and searches of resources.
+    Read,
+    /// Writes of resources, with the searches of conditional requests, and Bundles.
+    Write,
+    /// An operation on code systems, which counts its own steps (see [`terminology::Budget`]).
+    Terminology,
+    /// The start and the files of an export. The export itself is a job.
+    Export,
+    /// Work that the limits of parameters and forms bound. A password is hashed on threads of its own.
+    Fixed,
+}
+
+impl RouteWork {
+    /// CPU time after which a request examines no further resources. `None` if other limits bound its work.
+    pub fn cpu_limit(self) -> Option<Duration> {
+        match self {
+            Self::Read => Some(Duration::from_millis(900)),
+            Self::Write => Some(Duration::from_secs(5)),
+            Self::Terminology | Self::Export | Self::Fixed => None,
+        }
+    }
 }
 
 /// The handler of a route.
@@ -94,6 +121,18 @@ impl Route {
     /// Returns whether HEAD is answered.
     pub fn allows_head(&self) -> bool {
         self.method == Method::GET && !self.has(RouteFlag::NoHead)
+    }
+
+    /// The kind of work that a request does, which determines its CPU time.
+    pub fn work(&self) -> RouteWork {
+        let is_export = self.path.contains("$export") || self.path.contains("/bulk/");
+        match self.handler {
+            Handler::Operation(_) => RouteWork::Terminology,
+            _ if is_export => RouteWork::Export,
+            _ if !self.path.starts_with("fhir/") => RouteWork::Fixed,
+            _ if self.only_reads() => RouteWork::Read,
+            _ => RouteWork::Write,
+        }
     }
 
     /// Returns whether a request may be cancelled at any time. GET of the pages and of OAuth may write, for

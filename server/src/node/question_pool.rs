@@ -14,8 +14,8 @@ use crate::clock;
 
 /// Maximum number of waiting questions; further ones are rejected.
 const MAX_WAITING: usize = 64;
-/// Maximum CPU time of one question, in milliseconds.
-const CPU_LIMIT_MS: u64 = 900;
+/// Maximum CPU time of one question.
+pub const MAX_QUESTION_TIME: Duration = Duration::from_millis(900);
 
 /// Limits the running and the waiting questions.
 pub struct QuestionPool {
@@ -103,8 +103,8 @@ impl QuestionPool {
                     return Some(ExhaustionCause::Cancelled);
                 }
                 let spent = clock::thread_cpu_time().saturating_sub(started);
-                (spent > Duration::from_millis(CPU_LIMIT_MS))
-                    .then_some(ExhaustionCause::Deadline(CPU_LIMIT_MS))
+                (spent > MAX_QUESTION_TIME)
+                    .then_some(ExhaustionCause::Deadline(MAX_QUESTION_TIME.as_millis() as u64))
             };
             let answer = ask(&Budget::full(&check).with_memory(memory));
             let spent = clock::thread_cpu_time().saturating_sub(started);

@@ -1,7 +1,7 @@
 //! Reasons why a resource cannot be read or written.
 
 use fhir::validation::ElementDefects;
-use store::StoreError;
+use store::{CpuBudgetSpent, StoreError};
 
 /// Describes the first defect, those that no reader can represent before others, and how many more there are.
 fn describe(defects: &ElementDefects) -> String {
@@ -214,6 +214,9 @@ pub enum ResourceError {
         /// The reference.
         reference: String,
     },
+    /// The request takes more CPU time than its route permits.
+    #[error("{0}; narrow the search, for example by patient or date, or ask for fewer resources with _count")]
+    TooCostly(#[from] CpuBudgetSpent),
     /// A search examines too many resources to sort or count them.
     #[error(
         "{costly}: the search of {kind} examines more than about 200,000 resources; narrow the search, or leave out {costly}"

@@ -9,6 +9,7 @@
 //! | `plan` | the rules of every engine: checks conditions, assigns versions, revisions and times |
 //! | [`blocking`] | work on other threads |
 //! | `page` | pages of a scan, filled up to their limit |
+//! | [`cpu_budget`] | CPU time of a request, over all threads |
 //! | [`folder`] | folders that outlive a power cut |
 //! | [`transfer`], [`content`] | the whole content of a store, for backups and copies; reading and replaying it |
 //! | [`erasure`], [`erase`] | resources that are erased with all their versions; erasing them |
@@ -45,6 +46,7 @@
 pub mod blocking;
 pub mod closing;
 pub mod content;
+pub mod cpu_budget;
 pub mod erase;
 pub mod erasure;
 pub mod error;
@@ -65,6 +67,7 @@ pub mod types;
 pub mod usage;
 
 pub use content::LedgerMoment;
+pub use cpu_budget::{CpuBudget, CpuBudgetSpent};
 pub use erasure::{Compaction, Erasure, ErasureRecord};
 pub use error::StoreError;
 pub use file::{FileOptions, FolderFormat};

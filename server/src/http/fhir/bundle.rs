@@ -16,6 +16,7 @@ use resources::{
     PlannedEntry, ResourceError, Restriction, StoredResource, TransactionPlan,
 };
 use serde_json::{Value, json};
+use store::cpu_budget;
 use tokio::sync::mpsc;
 use warp::Reply as _;
 
@@ -350,7 +351,9 @@ fn stream_entries(
     memory: AnswerMemory,
 ) -> Response {
     let (sender, mut receiver) = mpsc::channel::<Result<Bytes, NotRecorded>>(1);
-    tokio::spawn(async move {
+    // The entries are a part of the request, although its handler has returned.
+    let budget = cpu_budget::current();
+    let sending = async move {
         let send = async |piece: Bytes| sender.send(Ok(piece)).await;
         send(head.into()).await?;
         for (index, entry) in entries.into_iter().enumerate() {
@@ -380,6 +383,12 @@ fn stream_entries(
             }
         }
         send(memory.attach(Bytes::from_static(b"]}"))).await
+    };
+    tokio::spawn(async move {
+        match budget {
+            Some(budget) => Box::pin(budget.run(sending)).await,
+            None => sending.await,
+        }
     });
     let pieces = stream::poll_fn(move |context| receiver.poll_recv(context));
     let mut response = warp::reply::stream(pieces).into_response();

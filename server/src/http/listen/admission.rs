@@ -125,8 +125,8 @@ impl AdmittedConnection {
         *self.address.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts the connection of a proxy by the address of the client that it names, which has the maximum of any
-    /// address. Returns `false` if the client has too many and none of them is idle.
+    /// Counts the connection of a proxy by the address of the client that it names, which has the maximum
+    /// of any address. Returns `false` if the client has too many and none of them is idle.
     pub async fn count_by_client(&self, client: IpAddr) -> bool {
         let address = group(client);
         let moved = async {

@@ -109,9 +109,9 @@ fn resource_status(error: &ResourceError) -> (StatusCode, IssueCode) {
         ResourceError::Outside { .. } | ResourceError::HiddenTarget { .. } => {
             (StatusCode::FORBIDDEN, IssueCode::Forbidden)
         }
-        ResourceError::TooManyMatches { .. } | ResourceError::PageTooDeep { .. } => {
-            (StatusCode::UNPROCESSABLE_ENTITY, IssueCode::TooCostly)
-        }
+        ResourceError::TooManyMatches { .. }
+        | ResourceError::PageTooDeep { .. }
+        | ResourceError::TooCostly(_) => (StatusCode::UNPROCESSABLE_ENTITY, IssueCode::TooCostly),
         ResourceError::NoMatch { .. } => (StatusCode::PRECONDITION_FAILED, IssueCode::NotFound),
         ResourceError::Several { .. } => (StatusCode::PRECONDITION_FAILED, IssueCode::MultipleMatches),
         ResourceError::Page => (StatusCode::BAD_REQUEST, IssueCode::Value),

@@ -358,7 +358,8 @@ fn a_delete_waits_for_the_writes_of_the_export() {
     assert!(was_writing, "no export was deleted while it wrote");
 }
 
-/// A delete does not wait until many files are removed. A process that stops meanwhile removes the rest later.
+/// A delete does not wait until many files are removed. A process that stops meanwhile removes the rest
+/// later.
 #[test]
 fn many_files_are_removed_after_the_answer_to_a_delete() {
     for stops in [false, true] {

@@ -1,9 +1,9 @@
 //! Authorization requests that are too large for an address. Proxies limit the size of a response head
 //! (nginx: 4 KiB by default), so that the continuation of a large request refers to a record.
 //!
-//! Anyone can send large requests. The memory of the store is limited by the bytes of one network and of all;
-//! a browser keeps its newest. A request beyond the limits stays in the address. Small requests need no record
-//! and are not affected.
+//! Anyone can send large requests. The memory of the store is limited by the bytes of one network and of
+//! all; a browser keeps its newest. A request beyond the limits stays in the address. Small requests need
+//! no record and are not affected.
 
 use jiff::Timestamp;
 use store::{Expect, LedgerWrite, StoreError};
@@ -18,7 +18,8 @@ use crate::storage::records;
 impl AuthorizationService {
     /// Stores the request of an interaction if it is too large for an address. The record ends with the
     /// interaction. A pushed request keeps its id. If too many bytes are pending, the request stays in the
-    /// interaction, and the limit is returned with it: the user can sign in unless a proxy refuses the address.
+    /// interaction, and the limit is returned with it: the user can sign in unless a proxy refuses the
+    /// address.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the write fails.

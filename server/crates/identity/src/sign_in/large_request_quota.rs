@@ -87,9 +87,9 @@ impl LargeRequestQuota {
         Self { limits, pending: Mutex::default() }
     }
 
-    /// Counts a request, and returns the ids of the requests that it replaces: the oldest one of the same browser
-    /// beyond its number, and if all bytes are taken, the oldest ones of the site with the most bytes. A flood from
-    /// a few networks thus displaces itself.
+    /// Counts a request, and returns the ids of the requests that it replaces: the oldest one of the same
+    /// browser beyond its number, and if all bytes are taken, the oldest ones of the site with the most
+    /// bytes. A flood from a few networks thus displaces itself.
     ///
     /// # Errors
     /// Returns the limit that the request would exceed.
@@ -141,8 +141,8 @@ impl LargeRequestQuota {
 }
 
 impl PendingRequests {
-    /// The oldest requests of the site with the most bytes, of at least `bytes` bytes. `None` if no other site has
-    /// more than this one, or it has too few that may be dropped.
+    /// The oldest requests of the site with the most bytes, of at least `bytes` bytes. `None` if no other
+    /// site has more than this one, or it has too few that may be dropped.
     fn oldest_of_heaviest(&self, own: &str, bytes: usize) -> Option<Vec<String>> {
         let own_bytes = self.sites.get(own).map_or(0, |site| site.bytes);
         let (_, heaviest) = self.sites.iter().max_by_key(|(_, site)| site.bytes)?;

@@ -340,8 +340,8 @@ pub(crate) fn source_network(address: &str) -> String {
     network_of(address, 4)
 }
 
-/// The site of an address: an IPv4 address, or the /48 network of an IPv6 address, which providers assign to one
-/// customer.
+/// The site of an address: an IPv4 address, or the /48 network of an IPv6 address, which providers assign
+/// to one customer.
 pub(crate) fn source_site(address: &str) -> String {
     network_of(address, 3)
 }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde::Deserialize;
-use store::{ChangePage, ChangesBefore, ExpectVersion, PageLimit, ResourceKey, Seq, Version, Versions};
+use store::{
+    ChangePage, ChangesBefore, ExpectVersion, PageLimit, ResourceKey, Seq, Version, Versions, cpu_budget,
+};
 
 use crate::body::binary::security_context;
 use crate::search::filter::TypeFilter;
@@ -328,6 +330,7 @@ impl<'a> CompartmentView<'a> {
         let ChangePage { changes, next } = store.changes_before(kind, range).await?;
         let (mut seen, mut bytes) = (Vec::with_capacity(changes.len()), 0);
         for change in changes {
+            cpu_budget::check()?;
             let version = self.visible(store.read(&change.key, change.seq).await?).await?;
             bytes += version.as_ref().and_then(|version| version.body.as_ref()).map_or(0, Bytes::len);
             seen.extend(version);

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fhir::patient_references::{WithoutPatient, without_patient};
-use store::{IndexLookup, PageLimit, ScanOptions, Seq, StoreError, Version, Versions};
+use store::{IndexLookup, PageLimit, ScanOptions, Seq, StoreError, Version, Versions, cpu_budget};
 
 use crate::search::filter::TypeFilter;
 use crate::search::index::candidates::Candidates;
@@ -227,6 +227,7 @@ impl CompartmentView<'_> {
         mut cursor: SearchCursor,
     ) -> Result<ResourcePage, ResourceError> {
         loop {
+            cpu_budget::check()?;
             let scan = ScanOptions::at(cursor.at).limit(PAGE).after(cursor.after.as_deref());
             let scanned = self.resources().store().scan_kind(kind, scan).await.map_err(unknown_position)?;
             for version in scanned.versions {
@@ -265,6 +266,7 @@ impl CompartmentView<'_> {
                 (cursor.order, cursor.after) = (order, None);
             }
             loop {
+                cpu_budget::check()?;
                 let scan = ScanOptions::at(cursor.at).limit(PAGE).after(cursor.after.as_deref());
                 let scanned = self.resources().store().scan_compartment(compartment, kind, scan).await;
                 let scanned = scanned.map_err(unknown_position)?;
@@ -300,6 +302,7 @@ impl CompartmentView<'_> {
     ) -> Result<ResourcePage, ResourceError> {
         let store = self.resources().store();
         loop {
+            cpu_budget::check()?;
             let fetched =
                 (page.limit.count - page.resources.len()).saturating_add(1).clamp(FEWEST_READ, PAGE.count);
             let ids = candidates.next(store, cursor.after.as_deref(), fetched).await?;

@@ -2,7 +2,7 @@
 //! Practitioner who recorded an Observation. An application of a patient may read these, but not the others
 //! of their type.
 
-use store::{PageLimit, ScanOptions, Seq, Versions as _};
+use store::{PageLimit, ScanOptions, Seq, Versions as _, cpu_budget};
 
 use crate::body::references::local_targets;
 use crate::{PatientSet, ResourceError, Resources};
@@ -64,6 +64,7 @@ impl Resources {
     ) -> Result<usize, ResourceError> {
         let mut after = None;
         while left > 0 && ids.len() < MAX_REFERENCES {
+            cpu_budget::check()?;
             let scan = ScanOptions::at(seq).limit(PAGE).after(after.as_deref());
             let page = self.store().scan_compartment(compartment, own, scan).await?;
             left = left.saturating_sub(page.versions.len());

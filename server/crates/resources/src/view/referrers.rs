@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use store::{IndexEntry, IndexLookup, ResourceKey, Seq, Version, Versions as _};
+use store::{IndexEntry, IndexLookup, ResourceKey, Seq, Version, Versions as _, cpu_budget};
 
 use crate::search::index::referrers::{self, ReferrerTerm};
 use crate::view::restriction::{Restriction, Visibility};
@@ -132,6 +132,7 @@ impl<'a> ReferrerSearch<'a> {
     }
 
     async fn entries(&self, lookup: IndexLookup) -> Result<Vec<IndexEntry>, ResourceError> {
+        cpu_budget::check()?;
         Ok(self.resources.store().index_entries(vec![lookup]).await?.pop().unwrap_or_default())
     }
 }

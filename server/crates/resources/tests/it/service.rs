@@ -1,6 +1,10 @@
 //! Tests of create, update, delete, read and history, and of restricted views.
 
-use store::{PageLimit, Seq, Store};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+use store::{CpuBudget, PageLimit, Seq, Store};
 use trefoil_resources::filter::TypeFilter;
 use trefoil_resources::result::sort::SortKey;
 use trefoil_resources::{DeleteResult, ExpectedVersion, ResourceError, Resources, Restriction, Tombstone};
@@ -395,4 +399,40 @@ async fn the_pages_of_a_restricted_search_do_not_reveal_resources_outside() {
         (first.resources[0].id.as_str(), second.resources[0].id.as_str(), second.next),
         ("a", "c", None)
     );
+}
+
+/// A search of any order ends when the CPU time of its request is spent.
+#[tokio::test]
+async fn a_search_ends_when_its_cpu_time_is_spent() {
+    /// A millisecond passes between two questions for the time of a thread.
+    fn ticking() -> Duration {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        Duration::from_millis(COUNT.fetch_add(1, Ordering::Relaxed))
+    }
+    let resources = Resources::at(Store::memory(), "https://s.example");
+    for number in 0..40 {
+        let patient = format!("p{}", number % 2);
+        let body = json!({ "resourceType": "Observation", "id": format!("o{number}"), "status": "final",
+            "subject": { "reference": format!("Patient/{patient}") }, "code": { "text": "x" } });
+        let id = format!("o{number}");
+        resources.update("Observation", &id, body.to_string().as_bytes(), None, now()).await.unwrap();
+    }
+    let all = resources.restricted_to(Restriction::None);
+    let own = resources.restricted_to(Restriction::patients(["p0", "p1"]));
+    // Scans of the type and of compartments, and candidates of the index.
+    for (view, query) in [
+        (&all, "Observation?status:not=draft"),
+        (&own, "Observation?status:not=draft"),
+        (&all, "Observation?status=final"),
+        (&all, "Observation?_id=o1,o2"),
+    ] {
+        let filter = TypeFilter::read(query, "https://s.example", now()).unwrap();
+        let search = async |limit| {
+            let work = view.search("Observation", Some(&filter), None, 10);
+            CpuBudget::new(Duration::from_millis(limit), ticking).run(work).await
+        };
+        assert!(search(1_000).await.is_ok(), "{query}");
+        let error = search(0).await.unwrap_err();
+        assert!(matches!(error, ResourceError::TooCostly(_)), "{query}: {error}");
+    }
 }

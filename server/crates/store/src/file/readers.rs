@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use tokio::sync::oneshot;
 
 use super::failure::engine;
-use crate::StoreError;
+use crate::{StoreError, cpu_budget};
 
 type ReadJob = Box<dyn FnOnce() + Send>;
 
@@ -61,8 +61,15 @@ impl ReaderThreads {
     ) -> Result<T, StoreError> {
         let stopped = || engine("read a page")("its reader stopped");
         let (reply, answer) = oneshot::channel();
-        // A caller that was cancelled needs no answer.
-        let job = Box::new(move || drop(reply.send(read())));
+        let budget = cpu_budget::current();
+        let job = Box::new(move || {
+            let result = match &budget {
+                Some(budget) => budget.measure(read),
+                None => read(),
+            };
+            // A caller that was cancelled needs no answer.
+            drop(reply.send(result));
+        });
         let queue = self.queue.as_ref().expect("the queue is open until it is dropped");
         queue.send(job).map_err(|_| stopped())?;
         answer.await.map_err(|_| stopped())?

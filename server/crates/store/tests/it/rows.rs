@@ -1,10 +1,13 @@
 //! Tests of the individual guarantees of the ports, on each engine.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use bytes::Bytes;
 use trefoil_store::{
-    Expect, ExpectVersion, IndexCondition, IndexRange, IndexTerm, Ledger, LedgerWrite, LineScanRange,
-    PageLimit, ResourceKey, ScanOptions, Seq, Store, StoreError, UpdatedRange, VersionHeader, VersionWrite,
-    Versions, WriteEffect,
+    CpuBudget, Expect, ExpectVersion, IndexCondition, IndexRange, IndexTerm, Ledger, LedgerWrite,
+    LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, Store, StoreError, UpdatedRange, VersionHeader,
+    VersionWrite, Versions, WriteEffect, cpu_budget,
 };
 
 use crate::{StoreEngine, at, draft, pages_of_lines, put, ready};
@@ -575,4 +578,27 @@ async fn later_versions_move_no_resource_in_the_order_of_scans() {
             assert!(ids.is_sorted() && !ids.is_empty(), "{name} {compartment}: {ids:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn the_time_of_reader_threads_is_counted_in_the_budget_of_their_request() {
+    /// Only reader threads spend time: a millisecond between two questions.
+    fn time_of_readers() -> Duration {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let is_reader = std::thread::current().name() == Some("store-reader");
+        Duration::from_millis(if is_reader { COUNT.fetch_add(1, Ordering::Relaxed) } else { 0 })
+    }
+    let engine = StoreEngine::file();
+    let store = &engine.store;
+    store.commit(vec![put("Patient", "p", "one", &[])], at(0)).await.unwrap();
+    let limit = Duration::from_millis(10);
+    let reads = async {
+        let mut count = 0;
+        while cpu_budget::check().is_ok() && count < 1_000 {
+            store.scan_kind("Patient", ScanOptions::at(Seq::LATEST)).await.unwrap();
+            count += 1;
+        }
+        count
+    };
+    assert_eq!(CpuBudget::new(limit, time_of_readers).run(reads).await, 11);
 }

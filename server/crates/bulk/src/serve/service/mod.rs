@@ -543,8 +543,8 @@ impl Bulk {
         }
     }
 
-    /// Deletes a job in any state, with its files. Many files are removed in the background: a client does not wait
-    /// for them, and a node that stops meanwhile removes the rest at its next start.
+    /// Deletes a job in any state, with its files. Many files are removed in the background: a client does
+    /// not wait for them, and a node that stops meanwhile removes the rest at its next start.
     ///
     /// # Errors
     /// Returns [`JobRequestError`] if the job does not exist, which is the case after the first delete, or
