@@ -75,7 +75,8 @@ settings_table! {
     /// The rights that a value of a claim gives to a user, from one sign-in to the next. Members that an
     /// administrator has set by hand stay.
     pub struct MappingSection {
-        /// Name of the claim, such as `groups`, or a path into objects, such as `realm_access.roles`.
+        /// Name of the claim, such as `groups`, or a path into objects, such as `realm_access.roles`. A rule
+        /// on `email` or `phone_number` applies only if the provider says that it has verified the value.
         claim: Required<String> = Required::MISSING,
         /// The value, or one of several.
         value: Required<String> = Required::MISSING,

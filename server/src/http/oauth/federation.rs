@@ -240,6 +240,14 @@ async fn check_rights(
              its rights. Use roles, or limit the claim to the groups of this application"
         );
     }
+    for claim in &external.rights.unverified {
+        tracing::warn!(
+            provider,
+            claim,
+            "a mapping names the value of this claim, but the provider does not say that it has verified it; the user \
+             has none of its rights. Map a role or a group instead"
+        );
+    }
     let Some(named) = external.rights.fhir_user.take() else { return Ok(()) };
     let local = references::local(&named, &context.app.address.fhir_base);
     let found = match local {

@@ -8,6 +8,11 @@ use serde_json::{Map, Value};
 use crate::model::scope::{ADMIN_SCOPE, Scopes};
 use crate::model::user::{StandardClaims, User, default_scopes};
 
+/// The claims that anybody may claim, each with the claim by which the provider says that it has verified the
+/// value (OpenID Connect Core section 5.1).
+pub const VERIFIED_CLAIMS: [(&str, &str); 2] =
+    [("email", "email_verified"), ("phone_number", "phone_number_verified")];
+
 /// The claims of a provider that give rights, as declared in the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClaimMapping {
@@ -43,6 +48,10 @@ pub struct MappedRights {
     pub fhir_user: Option<String>,
     /// Claims of which the provider has sent a link in place of the values, because they are too many.
     pub omitted: Vec<String>,
+    /// Claims that have the value of a rule, which does not apply because the provider has not verified the
+    /// value (see [`VERIFIED_CLAIMS`]).
+    #[serde(default)]
+    pub unverified: Vec<String>,
 }
 
 impl ClaimMapping {
@@ -66,17 +75,24 @@ impl ClaimMapping {
             if is_omitted(claims, &rule.claim) && !rights.omitted.contains(&rule.claim) {
                 rights.omitted.push(rule.claim.clone());
             }
-            if contains(claim(claims, &rule.claim), &rule.value) {
+            if !contains(claim(claims, &rule.claim), &rule.value) {
+                continue;
+            }
+            if !is_trusted(claims, &rule.claim) {
+                rights.unverified.push(rule.claim.clone());
+            } else {
                 scopes.extend(rule.allowed_scopes.iter().map(str::to_owned));
                 rights.groups.extend(rule.groups.iter().cloned());
             }
         }
+        rights.unverified.dedup();
         scopes.sort_unstable();
         scopes.dedup();
         rights.groups.sort_unstable();
         rights.groups.dedup();
         rights.allowed_scopes = scopes.into();
-        let fhir_user = self.fhir_user_claim.as_deref().and_then(|name| claim(claims, name));
+        let named = self.fhir_user_claim.as_deref().filter(|name| is_trusted(claims, name));
+        let fhir_user = named.and_then(|name| claim(claims, name));
         rights.fhir_user = fhir_user.and_then(Value::as_str).map(str::to_owned);
         rights
     }
@@ -161,6 +177,12 @@ fn contains(claim: Option<&Value>, value: &str) -> bool {
     }
 }
 
+/// `false` for an address that the provider has not verified: anybody may enter it into their profile.
+fn is_trusted(claims: &Map<String, Value>, name: &str) -> bool {
+    let flag = VERIFIED_CLAIMS.iter().find(|(address, _)| *address == name).map(|(_, flag)| *flag);
+    flag.is_none_or(|flag| claims.get(flag) == Some(&Value::Bool(true)))
+}
+
 /// Returns whether the provider has sent a link to the values of a claim (OpenID Connect Core section 5.6.2),
 /// as Entra does for a user with many groups.
 fn is_omitted(claims: &Map<String, Value>, name: &str) -> bool {
@@ -241,6 +263,28 @@ mod tests {
             json!({ "realm_access.roles": ["clinician"], "roles": null }),
         ] {
             check(&claims, "", &[], &[]);
+        }
+    }
+
+    #[test]
+    fn a_rule_on_an_address_needs_the_flag_of_the_address() {
+        for (address, flag) in VERIFIED_CLAIMS {
+            let mapping = ClaimMapping {
+                fhir_user_claim: Some(address.to_owned()),
+                rules: vec![rule(address, "boss", ADMIN_SCOPE, &["ward-3"])],
+                renews_claims: false,
+            };
+            let rights = |claims: Value| mapping.rights(claims.as_object().unwrap());
+            let given = rights(json!({ address: "boss", flag: true }));
+            assert_eq!((given.allowed_scopes.to_string().as_str(), given.groups.len()), (ADMIN_SCOPE, 1));
+            assert_eq!((given.fhir_user.as_deref(), given.unverified), (Some("boss"), vec![]));
+            for flags in [json!(false), json!(null), json!("yes"), json!(1), json!([true])] {
+                let refused = rights(json!({ address: "boss", flag: flags }));
+                let expected = MappedRights { unverified: own(&[address]), ..MappedRights::default() };
+                assert_eq!(refused, expected, "{flags}");
+            }
+            let other = VERIFIED_CLAIMS.map(|(_, flag)| flag).into_iter().find(|other| *other != flag).unwrap();
+            assert_eq!(rights(json!({ address: "boss", other: true })).allowed_scopes, Scopes::default());
         }
     }
 

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::jose::{self, JwsParts};
+use crate::model::claim_mapping::VERIFIED_CLAIMS;
 use crate::model::members::{CLAIMS, MemberType};
 use crate::model::provider::{ExternalSignIn, ExternalUser, IdentityProvider, ProviderFailure};
 use crate::model::user::StandardClaims;
@@ -94,15 +95,28 @@ impl VerifiedIdToken {
         if has_name && (has("email") || !wants_email) { LackingClaims::None } else { LackingClaims::Names }
     }
 
-    /// Adds the claims of the userinfo endpoint that the ID token lacks.
+    /// Adds the claims of the userinfo endpoint that the ID token lacks. An address and its flag come from one
+    /// document: the flag of one address says nothing about another.
     ///
     /// # Errors
     /// [`ProviderFailure::Other`] if they are those of another user (OpenID Connect Core section 5.3.2).
-    pub fn add_userinfo(&mut self, userinfo: Map<String, Value>) -> Result<(), ProviderFailure> {
+    pub fn add_userinfo(&mut self, mut userinfo: Map<String, Value>) -> Result<(), ProviderFailure> {
         if userinfo.get("sub").and_then(Value::as_str) != Some(&self.sub) {
             return Err(ProviderFailure::Other(
                 "the claims of the userinfo endpoint are those of another user",
             ));
+        }
+        for (address, flag) in VERIFIED_CLAIMS {
+            let (from, to) = match is_present(&self.claims, address) {
+                true => (&mut userinfo, &mut self.claims),
+                false => (&mut self.claims, &mut userinfo),
+            };
+            // A flag without an address in its own document would mark the address of the other one.
+            from.remove(address);
+            from.remove(flag);
+            if !is_present(to, address) {
+                to.remove(flag);
+            }
         }
         for (name, value) in userinfo {
             self.claims.entry(name).or_insert(value);
@@ -115,7 +129,6 @@ impl VerifiedIdToken {
     /// # Errors
     /// [`ProviderFailure::Other`] if a claim has another type than OpenID Connect Core section 5.1 says.
     pub fn into_sign_in(mut self, provider: &IdentityProvider) -> Result<ExternalSignIn, ProviderFailure> {
-        let rights = provider.mapping.rights(&self.claims);
         // Some providers send booleans as the texts `true` and `false`.
         for row in CLAIMS.iter().filter(|row| row.kind == MemberType::Boolean) {
             if let Some(value) = self.claims.get_mut(row.name) {
@@ -126,11 +139,17 @@ impl VerifiedIdToken {
                 }
             }
         }
+        let rights = provider.mapping.rights(&self.claims);
         let claims: StandardClaims = serde_json::from_value(self.claims.into())
             .map_err(|_| ProviderFailure::Other("a claim of the provider is malformed"))?;
         let user = ExternalUser { issuer: self.issuer, sub: self.sub, claims, rights };
         Ok(ExternalSignIn { user, auth_time: self.auth_time })
     }
+}
+
+/// `true` if a claim has a value: some providers send `null` or an empty text for a person without one.
+fn is_present(claims: &Map<String, Value>, name: &str) -> bool {
+    claims.get(name).is_some_and(|value| !value.is_null() && value != "")
 }
 
 impl ProviderSignIn {

@@ -11,6 +11,7 @@ use jsonwebtoken::{Algorithm, DecodingKey, jwk::Jwk};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 use trefoil_identity::SigningAlg;
+use trefoil_identity::model::claim_mapping::VERIFIED_CLAIMS;
 use trefoil_identity::model::provider::{
     AssertionTarget, ExternalSignIn, IdentityProvider, ProviderClientAuth, ProviderEndpoints, ProviderFailure,
 };
@@ -171,12 +172,50 @@ async fn userinfo_adds_what_the_id_token_lacks_of_the_same_user() {
     token.add_userinfo(userinfo.as_object().unwrap().clone()).unwrap();
     let user = token.into_sign_in(&mapped).unwrap().user;
     assert_eq!(user.claims.name.as_deref(), Some("Ash Example"));
-    assert_eq!(user.claims.email_verified, Some(true));
+    assert_eq!(user.claims.email_verified, None, "the flag is about the other address");
     assert_eq!(user.claims.email.as_deref(), Some("ash@mail.example"), "the signed claim stays");
     assert_eq!(user.rights.fhir_user.as_deref(), Some("Practitioner/ash"));
     for other in [json!({ "sub": "elm" }), json!({ "name": "Ash" })] {
         let added = verified(claims(&nonce)).add_userinfo(other.as_object().unwrap().clone());
         assert!(added.is_err(), "{other}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_and_its_flag_come_from_one_document() {
+    let world = World::new().await;
+    let (flow, nonce) = begin(&world, RequiredFreshness::default()).await;
+    let key = ProviderKey::ec();
+    let keys = json!({ "keys": [with(&key.public(), &json!({ "kid": "k", "alg": "ES256" }))] });
+    let provider = provider(ProviderClientAuth::None);
+    let values = |addresses: &[Value]| {
+        let flags = [Value::Null, json!(true), json!(false), json!("true")];
+        let pair = |address: &Value| flags.clone().map(|flag| (address.clone(), flag));
+        addresses.iter().flat_map(pair).collect::<Vec<_>>()
+    };
+    for (address, flag) in VERIFIED_CLAIMS {
+        for (signed, signed_flag) in values(&[Value::Null, json!(""), json!("one@x.example")]) {
+            for (told, told_flag) in values(&[Value::Null, json!("one@x.example"), json!("two@x.example")]) {
+                let signed_pair = json!({ "email": null, address: &signed, flag: &signed_flag });
+                let tokens = ProviderTokens {
+                    id_token: key.sign("ES256", &with(&claims(&nonce), &signed_pair)),
+                    access_token: None,
+                };
+                let mut token = flow.verify_id_token(&provider, &tokens, &keys, at(2)).unwrap();
+                let userinfo = with(&json!({ "sub": "ash" }), &json!({ address: &told, flag: &told_flag }));
+                token.add_userinfo(userinfo.as_object().unwrap().clone()).unwrap();
+                let user = serde_json::to_value(token.into_sign_in(&provider).unwrap().user.claims).unwrap();
+                let is_verified = user[flag] == true;
+                let says_so = |flag: &Value| *flag == true || flag == "true";
+                let expected = match signed.as_str() {
+                    Some(text) if !text.is_empty() => (signed.clone(), says_so(&signed_flag)),
+                    _ if told.is_null() => (Value::Null, false),
+                    _ => (told.clone(), says_so(&told_flag)),
+                };
+                let shown = if user[address] == "" { Value::Null } else { user[address].clone() };
+                assert_eq!((shown, is_verified), expected, "{signed_pair} {userinfo}");
+            }
+        }
     }
 }
 
