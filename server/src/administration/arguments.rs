@@ -291,11 +291,14 @@ pub enum UserSubcommand {
         /// User name.
         name: String,
     },
-    /// Delete a user.
+    /// Delete a user. The accounts of the user at providers cannot sign in any more.
     #[command(after_help = "Example:\n  trefoil user delete ada --yes")]
     Delete {
-        /// User name.
+        /// User name, or with `--forget` the subject of a deleted user.
         name: String,
+        /// Let the accounts of the user at providers sign in as other users.
+        #[arg(long)]
+        forget: bool,
     },
     /// End all sessions and tokens of a user.
     #[command(after_help = "Example:\n  trefoil user sign-out ada")]
@@ -324,6 +327,9 @@ pub struct MethodArgs {
     /// Remove the linked account with this id
     #[arg(long, value_name = "ID")]
     pub linked_account: Option<String>,
+    /// Forget the account with this id that is or was linked, so that it can be linked to another user
+    #[arg(long, value_name = "ID")]
+    pub forget_account: Option<String>,
     /// Remove all recovery codes
     #[arg(long)]
     pub recovery_codes: bool,

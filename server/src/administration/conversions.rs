@@ -98,7 +98,7 @@ fn user_command(
         }
         UserSubcommand::Disable { name } => UserCommand::Disable { name },
         UserSubcommand::Enable { name } => UserCommand::Enable { name },
-        UserSubcommand::Delete { name } => UserCommand::Delete { name },
+        UserSubcommand::Delete { name, forget } => UserCommand::Delete { name, forget },
         UserSubcommand::SignOut { name } => UserCommand::SignOut { name },
         UserSubcommand::RemoveMethods { name, methods } => {
             UserCommand::RemoveMethods { name, methods: methods.into() }
@@ -111,6 +111,7 @@ impl From<MethodArgs> for RemovedMethods {
         match args {
             MethodArgs { passkey: Some(id), .. } => Self::Passkey(id),
             MethodArgs { linked_account: Some(id), .. } => Self::LinkedAccount(id),
+            MethodArgs { forget_account: Some(id), .. } => Self::ForgetAccount(id),
             MethodArgs { recovery_codes: true, .. } => Self::RecoveryCodes,
             MethodArgs { .. } => Self::All,
         }

@@ -1,8 +1,8 @@
 //! Commands for users, clients and signing keys.
 
 use anyhow::{Context as _, Result, bail};
-use identity::directory::user_directory::OtherMethods;
 use identity::directory::user_directory::UserError;
+use identity::directory::user_directory::{AccountsOfDeleted, OtherMethods};
 use identity::model::client::Client;
 use identity::model::client_metadata::ClientMetadata;
 use identity::model::members::ClaimValue;
@@ -86,7 +86,10 @@ pub async fn execute_user_command(
             let user = user_named(services, &name).await?;
             let (others, others_text) = match keep_other_methods {
                 true => (OtherMethods::Keep, "other sign-in methods were kept"),
-                false => (OtherMethods::Remove, "passkeys, recovery codes and linked accounts were removed"),
+                false => (
+                    OtherMethods::RemoveAdded,
+                    "passkeys, recovery codes and the accounts that the user has linked were removed",
+                ),
             };
             // Someone who knew the old password may have sessions and tokens, so the new password ends all of
             // them.
@@ -98,6 +101,7 @@ pub async fn execute_user_command(
             let methods = match methods {
                 RemovedMethods::Passkey(id) => MethodsToRemove::Passkey(id),
                 RemovedMethods::LinkedAccount(id) => MethodsToRemove::LinkedAccount(id),
+                RemovedMethods::ForgetAccount(id) => MethodsToRemove::KnownAccount(id),
                 RemovedMethods::RecoveryCodes => MethodsToRemove::RecoveryCodes,
                 RemovedMethods::All => MethodsToRemove::All,
             };
@@ -118,8 +122,9 @@ pub async fn execute_user_command(
             identity.users.change_user(&name, now, |user| user.disabled = false).await?;
             format!("enabled {name}")
         }
-        UserCommand::Delete { name } => {
-            identity.users.delete_user(&name, now).await?;
+        UserCommand::Delete { name, forget } => {
+            let accounts = if forget { AccountsOfDeleted::Forget } else { AccountsOfDeleted::Remember };
+            identity.users.delete_user(&name, accounts, now).await?;
             format!("deleted {name}")
         }
         UserCommand::SignOut { name } => {
@@ -150,6 +155,12 @@ fn user_json(user: &User, methods: &SignInMethods) -> Value {
             "since": fhir::instant::format(link.since),
         })
     });
+    let removed_accounts = methods.removed_accounts.iter().map(|link| {
+        json!({
+            "id": link.id, "label": link.label, "provider": link.provider,
+            "removed": link.removed.map(fhir::instant::format),
+        })
+    });
     let claims = user.claims.values().map(|(row, value)| {
         let value = match value {
             ClaimValue::Text(text) => json!(text),
@@ -163,6 +174,7 @@ fn user_json(user: &User, methods: &SignInMethods) -> Value {
         "administrator": user.administrator, "password": user.password.is_some(),
         "recovery_codes": methods.recovery_codes, "passkeys": passkeys.collect::<Vec<_>>(),
         "linked_accounts": linked_accounts.collect::<Vec<_>>(),
+        "removed_accounts": removed_accounts.collect::<Vec<_>>(),
     });
     if let Some(members) = shown.as_object_mut() {
         members.extend(claims);
@@ -205,6 +217,11 @@ pub fn user_facts(user: &User, methods: &SignInMethods) -> Vec<(String, String)>
     for link in &methods.linked_accounts {
         let text = format!("{}  {} at {}  since {}", link.id, link.label, link.provider, time(link.since));
         rows.push(("linked account".to_owned(), text));
+    }
+    for link in &methods.removed_accounts {
+        let removed = link.removed.map(time).unwrap_or_default();
+        let text = format!("{}  {} at {}  since {removed}; refused", link.id, link.label, link.provider);
+        rows.push(("removed account".to_owned(), text));
     }
     // Otherwise an administrator would look for the reason why a claim has no effect.
     if user.is_mapped && !user.set_by_hand.is_empty() {

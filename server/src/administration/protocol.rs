@@ -164,7 +164,7 @@ impl AdminCommand {
     /// The question before a command that cannot be undone.
     pub fn question(&self) -> Option<String> {
         Some(match self {
-            Self::User(UserCommand::Delete { name }) => format!("Delete the user {name}?"),
+            Self::User(UserCommand::Delete { name, .. }) => format!("Delete the user {name}?"),
             Self::User(UserCommand::RemoveMethods { name, .. }) => {
                 format!("Remove sign-in methods of {name}, and end all sessions and tokens?")
             }
@@ -225,17 +225,43 @@ pub struct OperatorExport {
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "`UserSubcommand` describes the same commands")]
 pub enum UserCommand {
-    Add { username: String, members: Members, password: String },
-    Change { username: String, members: Members },
+    Add {
+        username: String,
+        members: Members,
+        password: String,
+    },
+    Change {
+        username: String,
+        members: Members,
+    },
     List,
     ListIrregularNames,
-    Show { name: String },
-    SetPassword { name: String, password: String, keep_other_methods: bool },
-    Disable { name: String },
-    Enable { name: String },
-    Delete { name: String },
-    SignOut { name: String },
-    RemoveMethods { name: String, methods: RemovedMethods },
+    Show {
+        name: String,
+    },
+    SetPassword {
+        name: String,
+        password: String,
+        keep_other_methods: bool,
+    },
+    Disable {
+        name: String,
+    },
+    Enable {
+        name: String,
+    },
+    Delete {
+        name: String,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        forget: bool,
+    },
+    SignOut {
+        name: String,
+    },
+    RemoveMethods {
+        name: String,
+        methods: RemovedMethods,
+    },
 }
 
 /// Members of a user or a client by name, in the form of a JSON merge patch.
@@ -249,6 +275,8 @@ pub enum RemovedMethods {
     Passkey(String),
     /// The linked account with this id.
     LinkedAccount(String),
+    /// The account with this id that is or was linked.
+    ForgetAccount(String),
     /// All recovery codes.
     RecoveryCodes,
     /// All passkeys, recovery codes and linked accounts.
@@ -322,9 +350,11 @@ mod tests {
         "user disable ada",
         "user enable ada",
         "user delete ada",
+        "user delete ada --forget",
         "user sign-out ada",
         "user remove-methods ada --passkey ID",
         "user remove-methods ada --linked-account ID",
+        "user remove-methods ada --forget-account ID",
         "user remove-methods ada --recovery-codes",
         "user remove-methods ada --all",
         "client add web",

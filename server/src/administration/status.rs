@@ -186,7 +186,7 @@ impl ServerStatus {
         let refusals = self.refusals.iter().map(|(kind, reason, count)| format!("{count} {kind}: {reason}"));
         rows.extend(refusals.map(|text| ("refused", text)));
         rows.extend(self.last_refusals.iter().map(|refusal| {
-            let RecentRefusal { time, client_id, text } = refusal;
+            let RecentRefusal { time, client_id, text, .. } = refusal;
             ("last refusal", format!("{} {client_id}: {text}", fhir::instant::format(*time)))
         }));
         rows.extend(

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
-use identity::directory::user_directory::UserError;
+use identity::directory::user_directory::{AccountsOfDeleted, UserError};
 use identity::model::client::{Client, ResponseType};
 use identity::model::redirect_uri::RegisteredRedirectUri;
 use identity::model::scope::Scopes;
@@ -127,7 +127,7 @@ async fn seed_resources(app: &App, project: &fixtures::DemoProject) -> Result<()
 async fn remove_seed(app: &App) -> Result<()> {
     let now = app.clock.now();
     for user in app.identity.users.all_users(now).await?.into_iter().filter(|user| user.demo) {
-        app.identity.users.delete_user(&user.username, now).await?;
+        app.identity.users.delete_user(&user.username, AccountsOfDeleted::Forget, now).await?;
     }
     for client in app.identity.clients.all_clients(now).await?.into_iter().filter(|client| client.demo) {
         app.identity.clients.delete_client(&client.client_id, now).await?;

@@ -1,6 +1,7 @@
-//! The authorization requests that are refused. The client receives an error code only, so that a line in the
-//! log says what was rejected and what mends it. Strangers can cause refusals without limit: the first of
-//! each client, reason and minute has a line, and the others are counted.
+//! The authorization requests and the sign-ins at providers that are refused. The client receives an error
+//! code only, so that a line in the log says what was rejected and what mends it. Strangers can cause
+//! refusals without limit: the first of each client, reason and minute has a line, and the others are
+//! counted.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,15 +34,30 @@ struct RefusalKey {
     reason: &'static str,
 }
 
-/// A refusal that the home page shows to developers.
+/// A refusal that the status shows to administrators and, unless it names a person, the home page to
+/// developers.
 #[derive(Debug, Clone, Serialize)]
 pub struct RecentRefusal {
     /// Time of the refusal.
     pub time: Timestamp,
-    /// The client.
+    /// The client, or the provider of a sign-in.
     pub client_id: String,
     /// Error code, reason, value and remedy.
     pub text: String,
+    /// `true` if the text names a person.
+    #[serde(skip)]
+    pub names_person: bool,
+}
+
+/// The user because of whom a sign-in is refused.
+#[derive(Debug, Clone, Copy)]
+pub struct RefusedUser<'a> {
+    /// User name. `None` if the user was deleted.
+    pub username: Option<&'a str>,
+    /// Subject of the user.
+    pub sub: &'a str,
+    /// The reason.
+    pub reason: &'static str,
 }
 
 impl RefusalKey {
@@ -84,10 +100,24 @@ impl RefusalLog {
         }
         tracing::info!(client_id, error, "authorization request: {refusal}");
         self.audit.add(&AuditEntry::Identity(key.event(refusal.value.clone())));
+        let text = format!("{error}: {refusal}");
+        self.show(RecentRefusal { time: now, client_id: client_id.to_owned(), text, names_person: false });
+    }
+
+    fn show(&self, refusal: RecentRefusal) {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         recent.truncate(SHOWN - 1);
-        let text = format!("{error}: {refusal}");
-        recent.push_front(RecentRefusal { time: now, client_id: client_id.to_owned(), text });
+        recent.push_front(refusal);
+    }
+
+    /// Logs a sign-in with an account of a provider that was refused because of a user. Both are named: a
+    /// help desk has no other way to find the user.
+    pub fn record_sign_in(&self, provider: &str, account: &str, refused: &RefusedUser<'_>, now: Timestamp) {
+        let RefusedUser { username, sub, reason } = *refused;
+        tracing::warn!(provider, account, username, sub, "sign-in at a provider refused: {reason}");
+        let user = username.map_or_else(|| format!("with the subject {sub}"), str::to_owned);
+        let text = format!("sign-in of {account} refused: {reason}; user {user}");
+        self.show(RecentRefusal { time: now, client_id: provider.to_owned(), text, names_person: true });
     }
 
     /// The last refusals, the newest first.

@@ -150,8 +150,8 @@ allowed_scopes = "user/Observation.rs"
     Some((server, provider))
 }
 
-/// Signs in with these claims, and returns the answer of the token endpoint.
-async fn sign_in(server: &Server, provider: &Provider, claims: &Value, scope: &str) -> Value {
+/// Signs in with these claims, and returns the address at which the app receives its answer.
+async fn answer(server: &Server, provider: &Provider, claims: &Value, scope: &str) -> String {
     provider.set_claims(claims).await;
     let mut browser = Browser::new(server);
     let query = form_urlencoded::Serializer::new(String::new())
@@ -179,6 +179,12 @@ async fn sign_in(server: &Server, provider: &Provider, claims: &Value, scope: &s
             location(&browser.get(&at).await)
         };
     }
+    at
+}
+
+/// Signs in with these claims, and returns the answer of the token endpoint.
+async fn sign_in(server: &Server, provider: &Provider, claims: &Value, scope: &str) -> Value {
+    let at = answer(server, provider, claims, scope).await;
     let code = answer_parameter(&at, "code").unwrap_or_else(|| panic!("no code in {at}: {}", server.log()));
     let form = [
         ("grant_type", "authorization_code"),
@@ -290,4 +296,55 @@ async fn claims_give_rights_until_they_are_lost() {
         shown.contains("By Hand") && shown.contains("set by hand") && shown.contains("allowed_scopes name"),
         "{shown}"
     );
+}
+
+/// Runs a command of an administrator.
+fn run(server: &Server, args: &[&str]) -> String {
+    let output = server.trefoil(args);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_never_comes_back_as_a_second_user() {
+    let Some((server, provider)) = hospital(ClaimsIn::IdToken).await else { return };
+    let claims = json!({ "name": "Ann Example", "roles": ["clinician"] });
+    let users = || -> Vec<Value> {
+        let listed = run(&server, &["user", "list", "--json"]);
+        listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let signed_in = async || {
+        let tokens = sign_in(&server, &provider, &claims, "openid user/*.rs").await;
+        userinfo(&server, &tokens).await["sub"].as_str().unwrap().to_owned()
+    };
+    let refused = async || {
+        let at = answer(&server, &provider, &claims, "openid").await;
+        assert_eq!(answer_parameter(&at, "error").as_deref(), Some("access_denied"), "{at}");
+    };
+    let sub = signed_in().await;
+    let all = users();
+    let name = all.iter().find(|user| user["sub"] == sub.as_str()).unwrap()["username"].as_str().unwrap();
+
+    // The help desk sets a password: the account of the hospital stays that of the user.
+    let password = "three green umbrellas in the rain";
+    assert!(server.with_password(&["user", "set-password", name], password).status.success());
+    assert_eq!(signed_in().await, sub);
+    // An administrator closes the account, one command after the other.
+    run(&server, &["user", "disable", name]);
+    refused().await;
+    run(&server, &["user", "remove-methods", name, "--all", "--yes"]);
+    refused().await;
+    let status = run(&server, &["status"]);
+    assert!(status.contains("Ann Example") && status.contains(name), "{status}");
+    run(&server, &["user", "enable", name]);
+    refused().await;
+    assert_eq!(users().len(), all.len());
+
+    // After the user was deleted, only an administrator lets the person in again.
+    run(&server, &["user", "delete", name, "--yes"]);
+    refused().await;
+    run(&server, &["user", "delete", &sub, "--forget", "--yes"]);
+    let later = signed_in().await;
+    assert_ne!(later, sub);
+    assert_eq!(users().len(), all.len());
 }

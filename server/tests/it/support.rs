@@ -343,8 +343,12 @@ impl Server {
 
     /// Runs `trefoil user add` with the password on its standard input.
     pub fn add_user(&self, args: &[&str], password: &str) -> std::process::Output {
+        self.with_password(&[&["user", "add"], args].concat(), password)
+    }
+
+    /// Runs a command with the password on its standard input.
+    pub fn with_password(&self, args: &[&str], password: &str) -> std::process::Output {
         let mut child = Command::new(TREFOIL)
-            .args(["user", "add"])
             .args(args)
             .arg("--data")
             .arg(self.data())

@@ -53,6 +53,8 @@ async fn a_provider_of_a_hospital() {
     driver.press("button").await;
     driver.illustrate("first-provider-consent").await;
     driver.press("button[value=allow]").await;
+    // Between the two servers the browser shows an empty page for a moment.
+    driver.find("form[action*='/account/']").await;
     let page = driver.text("body").await;
     assert!(page.contains("Ada Example"), "{page}");
     session.continue_after_browser();

@@ -8,8 +8,8 @@
 //! | `user-email/{digest of address}/{sub}` | a user with this e-mail address; empty | with the user |
 //! | `index/user-email` | all users are in the index of addresses; empty | once |
 //! | `factors/{sub}` | passkeys and recovery codes of a user | by compare-and-set |
-//! | `link/{digest of issuer and subject}` | user who is linked to an external account | with `link-of` |
-//! | `link-of/{sub}/{digest of issuer and subject}` | one linked account of a user | with `link` |
+//! | `link/{digest of issuer and subject}` | user who is or was linked to an external account | with `link-of` |
+//! | `link-of/{sub}/{digest of issuer and subject}` | one account that is or was linked to a user | with `link` |
 //! | `pending-link/{digest of id}` | external account that is not linked yet | until it is linked |
 //! | `flow/{digest of state}` | sign-in at an external provider | taken once |
 //! | `ceremony/{digest of id}` | passkey ceremony | taken once |

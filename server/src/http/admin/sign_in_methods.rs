@@ -28,11 +28,17 @@ pub async fn list_methods(context: &RequestContext, sub: String) -> Result<Respo
     let linked_accounts = methods.linked_accounts.iter().map(|link| {
         json!({ "id": link.id, "provider": link.provider, "label": link.label, "since": time(link.since) })
     });
+    let removed_accounts = methods.removed_accounts.iter().map(|link| {
+        json!({
+            "id": link.id, "provider": link.provider, "label": link.label, "removed": link.removed.map(time),
+        })
+    });
     let user_json = json!({
         "password": user.password.is_some(),
         "passkeys": passkeys.collect::<Vec<_>>(),
         "recovery_codes": methods.recovery_codes,
         "linked_accounts": linked_accounts.collect::<Vec<_>>(),
+        "removed_accounts": removed_accounts.collect::<Vec<_>>(),
     });
     Ok(json(StatusCode::OK, &user_json))
 }

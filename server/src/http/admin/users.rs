@@ -3,7 +3,7 @@
 //! immediately.
 
 use http::{StatusCode, header};
-use identity::directory::user_directory::{OtherMethods, VersionedUser};
+use identity::directory::user_directory::{AccountsOfDeleted, OtherMethods, VersionedUser};
 use identity::model::user::User;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -134,7 +134,8 @@ pub async fn change_user(
 #[serde(deny_unknown_fields)]
 struct NewPassword {
     password: String,
-    /// Keep passkeys, recovery codes and linked accounts, which a reset removes.
+    /// Keep passkeys, recovery codes and linked accounts, which a reset removes, except the account for which
+    /// the user was created.
     #[serde(default)]
     keep_sign_in_methods: bool,
 }
@@ -150,7 +151,7 @@ pub async fn set_password(
     let username = addressed_user(context, &sub).await?.user.username;
     let phc = hash_new_password(context, new.password.clone(), username).await?;
     let revision = expected_revision(context)?;
-    let others = if new.keep_sign_in_methods { OtherMethods::Keep } else { OtherMethods::Remove };
+    let others = if new.keep_sign_in_methods { OtherMethods::Keep } else { OtherMethods::RemoveAdded };
     let done = context.app.identity.users.reset_password(&sub, revision, &phc, others, context.now).await;
     done?;
     Ok(reply::no_store(reply::empty(StatusCode::NO_CONTENT)))
@@ -165,14 +166,19 @@ pub async fn sign_out_user(context: &RequestContext, sub: String) -> Result<Resp
     Ok(reply::no_store(reply::empty(StatusCode::NO_CONTENT)))
 }
 
-/// DELETE {base}/admin/users/{sub}
+/// DELETE {base}/admin/users/{sub}, with `forget=true` to free the accounts of the user at providers.
 pub async fn delete_user(context: &RequestContext, sub: String) -> Result<Response, Problem> {
     check_administrator(context).await?;
     let entry = addressed_user(context, &sub).await?;
     if expected_revision(context)?.is_some_and(|revision| revision != entry.revision) {
         return Err(precondition_failed("the user was changed since it was read; read it again"));
     }
-    let done = context.app.identity.users.delete_user(&entry.user.username, context.now).await;
+    let accounts = match context.params().get("forget") {
+        None | Some("false") => AccountsOfDeleted::Remember,
+        Some("true") => AccountsOfDeleted::Forget,
+        Some(_) => return Err(invalid_request("forget must be true or false")),
+    };
+    let done = context.app.identity.users.delete_user(&entry.user.username, accounts, context.now).await;
     done?;
     Ok(reply::no_store(reply::empty(StatusCode::NO_CONTENT)))
 }

@@ -8,7 +8,7 @@ use identity::directory::user_directory::UserError;
 use identity::model::error_code::ErrorCode;
 use identity::model::provider::{ExternalSignIn, ExternalUser, ProviderFailure};
 use identity::params::Params;
-use identity::sign_in::linked_account::LinkedUser;
+use identity::sign_in::linked_account::{AccountRefusal, LinkedUser};
 use identity::sign_in::pending_quota::PendingKind;
 use identity::sign_in::provider_id_token::LackingClaims;
 use identity::sign_in::provider_sign_in::{ProviderSignIn, ProviderSignInStart, RequiredFreshness};
@@ -26,9 +26,11 @@ use crate::http::pages::{self, cookie};
 use crate::http::problem::Problem;
 use crate::http::problem::log_store_error;
 use crate::http::reply::{self, Response};
+use crate::records::refusal_log::RefusedUser;
 
 const PROVIDER_FAILED: &str = "The provider did not respond correctly. Please try again later.";
-const USER_DISABLED: &str = "Your account here is disabled. An administrator can enable it.";
+const USER_DISABLED: &str =
+    "Your account here is disabled, or may no longer sign in this way. An administrator can change it.";
 
 /// Reasons why the browser cannot be redirected to a provider.
 #[derive(Debug, thiserror::Error)]
@@ -132,10 +134,9 @@ pub async fn provider_callback(context: &RequestContext, provider: String) -> Re
         }
     };
     match sign_in_external(context, provider, external, &flow, browser).await {
-        Ok(Some(response)) => Ok(response),
-        Ok(None) => {
-            let reason = "the linked user is disabled";
-            context.app.identity.audit.record(AuditEvent::SignInFailed { sub: None, reason });
+        Ok(Admission::Answered(response)) => Ok(response),
+        Ok(Admission::Refused(AccountRefusal { reason, sub })) => {
+            context.app.identity.audit.record(AuditEvent::SignInFailed { sub: Some(sub), reason });
             Err(match &waiting {
                 Some(reply) => redirect_error(reply, ErrorCode::AccessDenied, None).into(),
                 None => Problem::page(StatusCode::FORBIDDEN, USER_DISABLED),
@@ -226,6 +227,14 @@ async fn external_user(
     outcome.await.inspect_err(|failure| log_failure(&flow.provider, failure))
 }
 
+/// What becomes of a sign-in at a provider.
+enum Admission {
+    /// The person is signed in, or continues on the sign-in page.
+    Answered(Response),
+    /// The account may not sign in.
+    Refused(AccountRefusal),
+}
+
 /// Checks the FHIR resource that the claims name, and logs what cannot be used.
 async fn check_rights(
     context: &RequestContext,
@@ -270,15 +279,14 @@ async fn check_rights(
 }
 
 /// Signs in the linked user. An account that is not linked, and that the settings of the provider do not
-/// admit, is stored until its owner has signed in here once. Returns `None` if the linked user may not sign
-/// in.
+/// admit, is stored until its owner has signed in here once.
 async fn sign_in_external(
     context: &RequestContext,
     provider: &ConfiguredProvider,
     external: ExternalSignIn,
     flow: &ProviderSignIn,
     browser: &str,
-) -> Result<Option<Response>, UserError> {
+) -> Result<Admission, UserError> {
     let identity = &context.app.identity;
     let rules = &provider.provider;
     let ExternalSignIn { user: mut external, auth_time } = external;
@@ -287,15 +295,23 @@ async fn sign_in_external(
     match identity.sign_in.admit_external_user(rules, &external, context.now).await? {
         LinkedUser::Active(user) => {
             let proof = SignInProof::provider(&rules.name, auth_time);
-            return Ok(Some(complete_sign_in(context, &user, &proof, &onward).await?));
+            let response = complete_sign_in(context, &user, &proof, &onward).await?;
+            return Ok(Admission::Answered(response));
         }
-        LinkedUser::Inactive => return Ok(None),
+        LinkedUser::Refused(refusal) => {
+            let entry = identity.users.versioned_user(&refusal.sub, context.now).await?;
+            let username = entry.as_ref().map(|entry| entry.user.username.as_str());
+            let refused = RefusedUser { username, sub: &refusal.sub, reason: refusal.reason };
+            let log = &context.app.logs.refusals;
+            log.record_sign_in(&rules.name, &external.label(), &refused, context.now);
+            return Ok(Admission::Refused(refusal));
+        }
         LinkedUser::None => {}
     }
     let link = identity.sign_in.store_pending_link(&rules.name, external, browser, context.now).await?;
     let onward = SignInDestination { link: Some(link), ..onward };
     let to = format!("{}{}", context.app.address.base_url, onward.at("/sign-in"));
-    Ok(Some(reply::no_store(reply::redirect(StatusCode::FOUND, &to))))
+    Ok(Admission::Answered(reply::no_store(reply::redirect(StatusCode::FOUND, &to))))
 }
 
 /// Links the account to the user who started the linking, in the same session.

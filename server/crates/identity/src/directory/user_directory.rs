@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use store::{Expect, Ledger as _, LedgerWrite, StoreError};
 
 use crate::audit::{AuditEvent, AuditSink, RecordAction, SignInMethod};
+use crate::directory::account_links::LinkedAccount;
 use crate::directory::patient_relations::PatientRelations;
 use crate::ledger_keys;
 use crate::model::scope::Scopes;
@@ -46,8 +47,20 @@ pub enum ChangeUserError {
 pub enum OtherMethods {
     /// Keep passkeys, recovery codes and linked accounts.
     Keep,
-    /// Remove passkeys, recovery codes and linked accounts in the same transaction.
-    Remove,
+    /// Remove passkeys, recovery codes and linked accounts in the same transaction, except the account for
+    /// which the user was created: nobody else can have added it.
+    RemoveAdded,
+    /// Remove passkeys, recovery codes and all linked accounts in the same transaction.
+    RemoveAll,
+}
+
+/// Specifies what happens to the external accounts of a user who is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccountsOfDeleted {
+    /// They stay known and can never sign in.
+    Remember,
+    /// They can sign in as another user.
+    Forget,
 }
 
 /// Reasons why a user cannot be added or changed.
@@ -293,13 +306,28 @@ impl UserDirectory {
         Ok(())
     }
 
-    /// Deletes a user, and thereby ends the user's sessions and tokens.
+    /// Deletes a user, and thereby ends the user's sessions and tokens. The external accounts of the user
+    /// stay known and can never sign in, unless they are forgotten. The accounts of a user who was deleted
+    /// can be forgotten later, by the subject in place of the name.
     ///
     /// # Errors
     /// Returns [`UserError::Unknown`] if there is no such user, or a store error.
-    pub async fn delete_user(&self, username: &str, now: Timestamp) -> Result<(), UserError> {
-        let user =
-            self.user_by_name(username, now).await?.ok_or_else(|| UserError::Unknown(username.to_owned()))?;
+    pub async fn delete_user(
+        &self,
+        username: &str,
+        accounts: AccountsOfDeleted,
+        now: Timestamp,
+    ) -> Result<(), UserError> {
+        let Some(user) = self.user_by_name(username, now).await? else {
+            let known = self.known_accounts(username, now).await?;
+            // The records of the accounts of a user who exists are not found by the subject.
+            let is_deleted = self.versioned_user(username, now).await?.is_none();
+            if accounts == AccountsOfDeleted::Remember || known.is_empty() || !is_deleted {
+                return Err(UserError::Unknown(username.to_owned()));
+            }
+            let writes = known.iter().flat_map(|account| account.forget_writes(username)).collect();
+            return Ok(self.ledger.write(writes, now).await.map(drop)?);
+        };
         // The name has one of two keys (see `user_by_name`); the other one can belong to another user.
         let mut keys = vec![ledger_keys::user_record(&user.sub)];
         for name in [user.username.to_lowercase(), user_name::counted_name(&user.username)] {
@@ -308,7 +336,13 @@ impl UserDirectory {
             keys.extend(index.filter(|index| index.value.sub == user.sub).map(|_| key));
         }
         keys.dedup();
-        let mut writes = self.method_deletions(&user.sub, now).await?;
+        let mut writes = vec![LedgerWrite::delete(ledger_keys::user_factors(&user.sub), Expect::Any)];
+        for account in self.known_accounts(&user.sub, now).await? {
+            writes.extend(match accounts {
+                AccountsOfDeleted::Remember => account.deletion_writes(&user.sub, now),
+                AccountsOfDeleted::Forget => account.forget_writes(&user.sub),
+            });
+        }
         writes.extend(email_index_writes(Some(&user), None));
         writes.extend(keys.into_iter().map(|key| LedgerWrite::Delete { key, expect: Expect::Any }));
         self.ledger.write(writes, now).await?;
@@ -376,8 +410,8 @@ impl UserDirectory {
         self.change_user_and_methods(sub, revision, OtherMethods::Keep, now, change).await
     }
 
-    /// Changes a user as [`UserDirectory::change_versioned_user`] does. [`OtherMethods::Remove`] also removes
-    /// all sign-in methods other than the password, in the same transaction.
+    /// Changes a user as [`UserDirectory::change_versioned_user`] does, and removes sign-in methods other
+    /// than the password in the same transaction.
     pub(crate) async fn change_user_and_methods(
         &self,
         sub: &str,
@@ -399,13 +433,13 @@ impl UserDirectory {
             // The condition is first, so that a conflict is about the revision of the user.
             let mut writes = vec![records::put_record(ledger_keys::user_record(sub), &user, None, expect)];
             writes.extend(email_index_writes(Some(&before), Some(&user)));
-            if others == OtherMethods::Remove {
-                writes.extend(self.method_deletions(sub, now).await?);
+            if others != OtherMethods::Keep {
+                writes.extend(self.method_removals(&before, others, now).await?);
             }
             match self.ledger.write(writes, now).await {
                 Ok(revisions) => {
                     self.audit.record(AuditEvent::User { action: RecordAction::Update, sub: sub.to_owned() });
-                    if others == OtherMethods::Remove {
+                    if others != OtherMethods::Keep {
                         let method = SignInMethod::All;
                         self.audit.record(AuditEvent::SignInMethod {
                             action: RecordAction::Delete,
@@ -441,21 +475,31 @@ impl UserDirectory {
         self.change_user_and_methods(sub, revision, others, now, set).await
     }
 
-    /// The writes that remove all sign-in methods other than the password.
-    async fn method_deletions(&self, sub: &str, now: Timestamp) -> Result<Vec<LedgerWrite>, StoreError> {
-        let prefix = ledger_keys::user_link(sub, "");
-        let mut deleted = vec![ledger_keys::user_factors(sub)];
-        let mut after: Option<String> = None;
-        loop {
-            let page = self.ledger.scan(&prefix, after.as_deref(), 256, now).await?;
-            let Some((last, _)) = page.last() else { break };
-            after = Some(last.clone());
-            for (key, _) in page {
-                deleted.extend(key.strip_prefix(&prefix).map(ledger_keys::account_link));
-                deleted.push(key);
+    /// The writes that remove sign-in methods other than the password.
+    async fn method_removals(
+        &self,
+        user: &User,
+        others: OtherMethods,
+        now: Timestamp,
+    ) -> Result<Vec<LedgerWrite>, StoreError> {
+        let mut writes = vec![LedgerWrite::delete(ledger_keys::user_factors(&user.sub), Expect::Any)];
+        for account in self.known_accounts(&user.sub, now).await? {
+            // A link from before its origin was stored is that of the issuer that answers for the address.
+            let is_issuer = || user.email_verified_by.as_ref() == Some(&account.issuer);
+            let is_origin = account.origin.unwrap_or_else(is_issuer);
+            if account.removed.is_none() && (others == OtherMethods::RemoveAll || !is_origin) {
+                writes.extend(account.removal_writes(&user.sub, now));
             }
         }
-        Ok(deleted.into_iter().map(|key| LedgerWrite::delete(key, Expect::Any)).collect())
+        Ok(writes)
+    }
+
+    /// Returns the external accounts that are or were linked to a user, of whom only the subject may be left.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the read fails.
+    pub async fn known_accounts(&self, sub: &str, now: Timestamp) -> Result<Vec<LinkedAccount>, StoreError> {
+        self.ledger.read_records(&ledger_keys::user_link(sub, ""), now).await
     }
 }
 

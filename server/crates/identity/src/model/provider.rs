@@ -176,6 +176,15 @@ pub struct ExternalUser {
     pub rights: MappedRights,
 }
 
+impl ExternalUser {
+    /// A text by which people recognize the account.
+    pub fn label(&self) -> String {
+        let claims = &self.claims;
+        let label = [&claims.email, &claims.preferred_username, &claims.name].into_iter().flatten().next();
+        label.unwrap_or(&self.sub).chars().take(100).collect()
+    }
+}
+
 /// A verified sign-in at a provider.
 #[derive(Debug, Clone)]
 pub struct ExternalSignIn {

@@ -4,6 +4,9 @@
 //! automatically if the provider's settings `create_users` or `link_by_email` allow it. Both settings are off
 //! by default.
 //!
+//! An account whose link was removed stays known and is refused (see
+//! [`account_links`](crate::directory::account_links)).
+//!
 //! A verified e-mail address alone links only users who could not sign in otherwise. All others confirm the
 //! link with their own sign-in method first. A user who has an account of the issuer is a different person to
 //! that issuer, whatever the addresses are: issuers reassign addresses.
@@ -13,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use store::{Expect, LedgerWrite, StoreError};
 
 use crate::audit::{RecordAction, SignInMethod};
+use crate::directory::account_links::{AccountLink, LinkedAccount};
 use crate::directory::user_directory::UserError;
 use crate::encoding;
 use crate::ledger_keys;
@@ -24,11 +28,6 @@ use crate::sign_in::provider_sign_in::is_same_browser;
 use crate::sign_in::sign_in_service::SignInService;
 use crate::storage::records;
 
-#[derive(Serialize, Deserialize)]
-struct AccountLink {
-    sub: String,
-}
-
 /// The user who is linked to an external account.
 #[derive(Debug)]
 pub enum LinkedUser {
@@ -36,8 +35,17 @@ pub enum LinkedUser {
     None,
     /// The user may sign in now.
     Active(Box<User>),
-    /// The user is disabled or is not served.
-    Inactive,
+    /// The account may not sign in.
+    Refused(AccountRefusal),
+}
+
+/// Why an account may not sign in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountRefusal {
+    /// The reason for the log.
+    pub reason: &'static str,
+    /// Subject of the user because of whom the account is refused.
+    pub sub: String,
 }
 
 /// Result of looking for a user by the verified e-mail address of an account.
@@ -48,22 +56,6 @@ enum EmailLink {
     NeedsConfirmation,
     /// The user has another account of the issuer, and is never linked to this one by the address.
     OtherAccount,
-}
-
-/// An external account that is linked to a user.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LinkedAccount {
-    /// Id of the link in HTML forms.
-    pub id: String,
-    /// Name of the provider at the time of linking.
-    pub provider: String,
-    /// Issuer of the account.
-    #[serde(default)]
-    pub issuer: String,
-    /// E-mail address, user name or display name at the provider.
-    pub label: String,
-    /// Time at which the account was linked.
-    pub since: Timestamp,
 }
 
 /// Reasons why an account cannot be linked or unlinked.
@@ -102,8 +94,13 @@ impl SignInService {
         let Some(link) = self.ledger.read_record::<AccountLink>(&key, now).await? else {
             return Ok(LinkedUser::None);
         };
-        let user = self.users.active_user(&link.value.sub, now).await?;
-        Ok(user.map_or(LinkedUser::Inactive, |user| LinkedUser::Active(Box::new(user))))
+        let AccountLink { sub, removed } = link.value;
+        let reason = match self.users.active_user(&sub, now).await? {
+            Some(user) if !removed => return Ok(LinkedUser::Active(Box::new(user))),
+            Some(_) => "the link of the account was removed from its user",
+            None => "the user of the account is disabled or deleted",
+        };
+        Ok(LinkedUser::Refused(AccountRefusal { reason, sub }))
     }
 
     /// Returns the user of an external account. Links or creates a user if the account is not linked and the
@@ -123,8 +120,14 @@ impl SignInService {
                 let user = self.renew_rights(user, provider, external, now).await?;
                 return Ok(LinkedUser::Active(Box::new(user)));
             }
-            LinkedUser::Inactive => return Ok(LinkedUser::Inactive),
+            LinkedUser::Refused(refusal) => return Ok(LinkedUser::Refused(refusal)),
             LinkedUser::None => {}
+        }
+        if provider.link_by_email
+            && let Some(user) = self.disabled_user_by_email(external, now).await?
+        {
+            let reason = "the user with the e-mail address of the account is disabled";
+            return Ok(LinkedUser::Refused(AccountRefusal { reason, sub: user.sub }));
         }
         if provider.link_by_email
             && let Some(user) = self.user_by_verified_email(external, now).await?
@@ -170,6 +173,17 @@ impl SignInService {
         self.users.active_user(&user.sub, now).await
     }
 
+    /// A disabled user with the e-mail address of an external account. A person whom an administrator has
+    /// disabled must not return as a new user. This needs no verified address, because it gives no right.
+    async fn disabled_user_by_email(
+        &self,
+        external: &ExternalUser,
+        now: Timestamp,
+    ) -> Result<Option<User>, StoreError> {
+        let Some(email) = external.claims.email.as_deref() else { return Ok(None) };
+        Ok(self.users.users_by_email(email, now).await?.into_iter().find(|user| user.disabled))
+    }
+
     /// Links an account to the user with its verified e-mail address, if the user has no sign-in method. The
     /// issuer answers for the address from then on.
     async fn link_by_email(
@@ -201,7 +215,8 @@ impl SignInService {
             }
             let mut linked = current.user;
             linked.email_verified_by = Some(external.issuer.clone());
-            let mut writes: Vec<LedgerWrite> = link_writes(&linked.sub, &provider.name, external, now).into();
+            let account = new_account(&provider.name, external, false, now);
+            let mut writes: Vec<LedgerWrite> = account.link_writes(&linked.sub, Expect::Absent).into();
             let key = ledger_keys::user_record(&linked.sub);
             writes.push(records::put_record(key, &linked, None, Expect::Revision(current.revision)));
             if self.write_factors(&linked.sub, &factors, expect, writes, now).await? {
@@ -283,7 +298,7 @@ impl SignInService {
         provider.mapping.apply(&mut user, &external.rights, &external.claims);
         // A new user has no tokens.
         user.epoch = 0;
-        let link = link_writes(&user.sub, &provider.name, external, now);
+        let link = new_account(&provider.name, external, true, now).link_writes(&user.sub, Expect::Absent);
         match self.users.add_user_with(user, link.into(), now).await {
             Ok(user) => Ok(LinkedUser::Active(Box::new(user))),
             Err(error @ UserError::Exists(_)) => match self.linked_user(external, now).await? {
@@ -318,27 +333,35 @@ impl SignInService {
         external: &ExternalUser,
         now: Timestamp,
     ) -> Result<(), LinkError> {
-        match self.ledger.write(link_writes(&user.sub, provider, external, now).into(), now).await {
-            Ok(_) => {
-                self.record_method(RecordAction::Create, &user.sub, SignInMethod::LinkedAccount);
-                return Ok(());
+        let account = new_account(provider, external, false, now);
+        let key = ledger_keys::account_link(&account.id);
+        loop {
+            let known = self.ledger.read_record::<AccountLink>(&key, now).await?;
+            let expect = match &known {
+                None => Expect::Absent,
+                Some(link) if link.value.sub != user.sub => return Err(LinkError::Taken),
+                Some(link) if !link.value.removed => return Ok(()),
+                Some(link) => Expect::Revision(link.revision),
+            };
+            match self.ledger.write(account.link_writes(&user.sub, expect).into(), now).await {
+                Ok(_) => {
+                    self.record_method(RecordAction::Create, &user.sub, SignInMethod::LinkedAccount);
+                    return Ok(());
+                }
+                // Another request has linked or freed the account: read its record again.
+                Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
             }
-            Err(StoreError::Conflict { .. }) => {}
-            Err(error) => return Err(error.into()),
         }
-        let link = self
-            .ledger
-            .read_record::<AccountLink>(&ledger_keys::account_link(&account_id(external)), now)
-            .await?;
-        if link.is_some_and(|link| link.value.sub == user.sub) { Ok(()) } else { Err(LinkError::Taken) }
     }
 
-    /// Returns the external accounts of a user.
+    /// Returns the external accounts of a user that sign in.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the read fails.
     pub async fn linked_accounts(&self, sub: &str, now: Timestamp) -> Result<Vec<LinkedAccount>, StoreError> {
-        self.ledger.read_records(&ledger_keys::user_link(sub, ""), now).await
+        let known = self.users.known_accounts(sub, now).await?;
+        Ok(known.into_iter().filter(|account| account.removed.is_none()).collect())
     }
 
     /// Unlinks an account unless it is the user's only sign-in method. Returns `false` if the user has no
@@ -350,13 +373,11 @@ impl SignInService {
         loop {
             let (factors, expect) = self.user_factors(&user.sub, now).await?;
             let links = self.linked_accounts(&user.sub, now).await?;
-            if !links.iter().any(|link| link.id == id) {
-                return Ok(false);
-            }
+            let Some(link) = links.iter().find(|link| link.id == id) else { return Ok(false) };
             if user.password.is_none() && links.len() == 1 && factors.passkeys.is_empty() {
                 return Err(LinkError::OnlyWay);
             }
-            let unlink = unlink_writes(&user.sub, id).into();
+            let unlink = link.removal_writes(&user.sub, now).into();
             if self.write_factors(&user.sub, &factors, expect, unlink, now).await? {
                 break;
             }
@@ -373,10 +394,24 @@ impl SignInService {
         id: &str,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        if !self.linked_accounts(sub, now).await?.iter().any(|link| link.id == id) {
-            return Ok(false);
-        }
-        self.ledger.write(unlink_writes(sub, id).into(), now).await?;
+        let links = self.linked_accounts(sub, now).await?;
+        let Some(link) = links.iter().find(|link| link.id == id) else { return Ok(false) };
+        self.ledger.write(link.removal_writes(sub, now).into(), now).await?;
+        self.record_method(RecordAction::Delete, sub, SignInMethod::LinkedAccount);
+        Ok(true)
+    }
+
+    /// Frees an account that is or was linked to a user, so that it can be linked to another. Returns `false`
+    /// if the user never had such an account.
+    pub(crate) async fn forget_account(
+        &self,
+        sub: &str,
+        id: &str,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let known = self.users.known_accounts(sub, now).await?;
+        let Some(account) = known.iter().find(|account| account.id == id) else { return Ok(false) };
+        self.ledger.write(account.forget_writes(sub).into(), now).await?;
         self.record_method(RecordAction::Delete, sub, SignInMethod::LinkedAccount);
         Ok(true)
     }
@@ -419,7 +454,7 @@ impl SignInService {
         let link = self.ledger.read_record::<PendingLink>(&ledger_keys::pending_link(id), now).await?;
         let pending =
             link.map(|stored| stored.value).filter(|pending| is_same_browser(&pending.browser, browser));
-        Ok(pending.map(|pending| (pending.provider, account_label(&pending.external))))
+        Ok(pending.map(|pending| (pending.provider, pending.external.label())))
     }
 
     /// Links a pending account to the user who has signed in. The pending account is deleted.
@@ -450,37 +485,17 @@ impl SignInService {
     }
 }
 
-/// The writes that create both records of a link.
-fn link_writes(sub: &str, provider: &str, external: &ExternalUser, now: Timestamp) -> [LedgerWrite; 2] {
-    let id = account_id(external);
-    let account = LinkedAccount {
-        id: id.clone(),
+/// An account to be linked. `origin` says that its user is created for it.
+fn new_account(provider: &str, external: &ExternalUser, origin: bool, now: Timestamp) -> LinkedAccount {
+    LinkedAccount {
+        id: account_id(external),
         provider: provider.to_owned(),
         issuer: external.issuer.clone(),
-        label: account_label(external),
+        label: external.label(),
         since: now,
-    };
-    [
-        records::put_record(
-            ledger_keys::account_link(&id),
-            &AccountLink { sub: sub.to_owned() },
-            None,
-            Expect::Absent,
-        ),
-        records::put_record(ledger_keys::user_link(sub, &id), &account, None, Expect::Any),
-    ]
-}
-
-fn unlink_writes(sub: &str, id: &str) -> [LedgerWrite; 2] {
-    [ledger_keys::account_link(id), ledger_keys::user_link(sub, id)]
-        .map(|key| LedgerWrite::Delete { key, expect: Expect::Any })
-}
-
-/// A text by which the user recognizes the account.
-fn account_label(external: &ExternalUser) -> String {
-    let claims = &external.claims;
-    let label = [&claims.email, &claims.preferred_username, &claims.name].into_iter().flatten().next();
-    label.unwrap_or(&external.sub).chars().take(100).collect()
+        origin: Some(origin),
+        removed: None,
+    }
 }
 
 /// The id of an external account: a digest of issuer and subject.

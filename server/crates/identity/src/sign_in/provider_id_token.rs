@@ -95,8 +95,8 @@ impl VerifiedIdToken {
         if has_name && (has("email") || !wants_email) { LackingClaims::None } else { LackingClaims::Names }
     }
 
-    /// Adds the claims of the userinfo endpoint that the ID token lacks. An address and its flag come from one
-    /// document: the flag of one address says nothing about another.
+    /// Adds the claims of the userinfo endpoint that the ID token lacks. An address and its flag come from
+    /// one document: the flag of one address says nothing about another.
     ///
     /// # Errors
     /// [`ProviderFailure::Other`] if they are those of another user (OpenID Connect Core section 5.3.2).

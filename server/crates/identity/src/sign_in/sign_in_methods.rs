@@ -5,8 +5,8 @@
 use jiff::Timestamp;
 use store::StoreError;
 
+use crate::directory::account_links::LinkedAccount;
 use crate::directory::user_directory::{ChangeUserError, OtherMethods};
-use crate::sign_in::linked_account::LinkedAccount;
 use crate::sign_in::passkey::PasskeyInfo;
 use crate::sign_in::sign_in_service::SignInService;
 
@@ -17,6 +17,7 @@ pub struct SignInMethods {
     pub passkeys: Vec<PasskeyInfo>,
     pub recovery_codes: usize,
     pub linked_accounts: Vec<LinkedAccount>,
+    pub removed_accounts: Vec<LinkedAccount>,
 }
 
 /// Selects the sign-in methods to remove.
@@ -28,6 +29,8 @@ pub enum MethodsToRemove {
     RecoveryCodes,
     /// The linked account with this id.
     LinkedAccount(String),
+    /// The account with this id that is or was linked, which can be linked to another user from then on.
+    KnownAccount(String),
     /// All passkeys, recovery codes and linked accounts.
     All,
 }
@@ -38,10 +41,14 @@ impl SignInService {
     /// # Errors
     /// Returns [`StoreError`] if a read fails.
     pub async fn sign_in_methods(&self, sub: &str, now: Timestamp) -> Result<SignInMethods, StoreError> {
+        let known = self.users.known_accounts(sub, now).await?;
+        let (linked_accounts, removed_accounts) =
+            known.into_iter().partition(|account| account.removed.is_none());
         Ok(SignInMethods {
             passkeys: self.user_passkeys(sub, now).await?,
             recovery_codes: self.count_recovery_codes(sub, now).await?,
-            linked_accounts: self.linked_accounts(sub, now).await?,
+            linked_accounts,
+            removed_accounts,
         })
     }
 
@@ -58,9 +65,12 @@ impl SignInService {
         now: Timestamp,
     ) -> Result<bool, ChangeUserError> {
         let (others, removed) = match methods {
-            MethodsToRemove::All => (OtherMethods::Remove, true),
+            MethodsToRemove::All => (OtherMethods::RemoveAll, true),
             MethodsToRemove::LinkedAccount(id) => {
                 (OtherMethods::Keep, self.force_unlink_account(sub, id, now).await?)
+            }
+            MethodsToRemove::KnownAccount(id) => {
+                (OtherMethods::Keep, self.forget_account(sub, id, now).await?)
             }
             MethodsToRemove::Passkey(id) => {
                 (OtherMethods::Keep, self.force_remove_passkey(sub, id, now).await?)

@@ -8,7 +8,7 @@ use store::shared_memory::{SharedMemory, StoppingLink, StoreStep};
 use store::{Expect, Ledger as _, LedgerWrite, Store};
 use trefoil_identity::audit::{AuditEvent, AuditSink};
 use trefoil_identity::directory::client_registry::ChangeClientError;
-use trefoil_identity::directory::user_directory::ChangeUserError;
+use trefoil_identity::directory::user_directory::{AccountsOfDeleted, ChangeUserError};
 use trefoil_identity::lifetimes;
 use trefoil_identity::model::client::{Client, RegistrationError};
 use trefoil_identity::model::scope::Scopes;
@@ -288,7 +288,7 @@ async fn a_user_with_an_older_name_can_still_sign_in() {
         let user: User = serde_json::from_value(user("", refused, "four@mail.example")).unwrap();
         assert!(identity.users.add_user(user, at(3)).await.is_err(), "{refused:?}");
     }
-    identity.users.delete_user("ａDA", at(4)).await.unwrap();
+    identity.users.delete_user("ａDA", AccountsOfDeleted::Forget, at(4)).await.unwrap();
     assert_eq!(sub_of("ada").await.as_deref(), Some(&*added.sub), "the other user keeps the name");
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use trefoil_identity::client_auth::authenticator::JWT_BEARER;
+use trefoil_identity::directory::user_directory::AccountsOfDeleted;
 use trefoil_identity::lifetimes;
 use trefoil_identity::model::client::Client;
 use trefoil_identity::model::redirect_uri::RegisteredRedirectUri;
@@ -380,7 +381,7 @@ async fn an_access_token_ends_by_expiry_revocation_and_sign_out() {
 
     identity.users.sign_out_everywhere("ada", at(3)).await.unwrap();
     assert!(matches!(identity.tokens.verify_access_token(&offline, at(3)).await, Err(BadToken::SignedOut)));
-    identity.users.delete_user("ada", at(4)).await.unwrap();
+    identity.users.delete_user("ada", AccountsOfDeleted::Forget, at(4)).await.unwrap();
     assert!(matches!(identity.tokens.verify_access_token(&offline, at(4)).await, Err(BadToken::UserGone)));
     identity.clients.delete_client("app", at(5)).await.unwrap();
     assert!(matches!(identity.tokens.verify_access_token(&offline, at(5)).await, Err(BadToken::ClientGone)));

@@ -2,7 +2,7 @@
 
 use std::sync::Barrier;
 
-use trefoil_identity::directory::user_directory::OtherMethods;
+use trefoil_identity::directory::user_directory::{AccountsOfDeleted, OtherMethods};
 use trefoil_identity::model::provider::{ExternalUser, IdentityProvider, ProviderClientAuth};
 use trefoil_identity::model::user::{StandardClaims, User};
 use trefoil_identity::sign_in::linked_account::{LinkError, LinkedUser};
@@ -43,7 +43,7 @@ fn external(sub: &str, email: &str, verified: Option<bool>) -> ExternalUser {
 fn active(linked: LinkedUser) -> Option<User> {
     match linked {
         LinkedUser::Active(user) => Some(*user),
-        LinkedUser::None | LinkedUser::Inactive => None,
+        LinkedUser::None | LinkedUser::Refused(_) => None,
     }
 }
 
@@ -169,7 +169,7 @@ async fn a_user_with_a_sign_in_method_confirms_a_link_by_email() {
     let sign_in = &world.identity.sign_in;
     assert!(active(sign_in.admit_external_user(&by_email, &ash, at(1)).await.unwrap()).is_some());
     let sub = &world.user.sub;
-    world.identity.users.reset_password(sub, None, "a hash", OtherMethods::Remove, at(2)).await.unwrap();
+    world.identity.users.reset_password(sub, None, "a hash", OtherMethods::RemoveAdded, at(2)).await.unwrap();
     assert!(active(sign_in.admit_external_user(&by_email, &ash, at(3)).await.unwrap()).is_none());
 
     // Neither does an account of another issuer confirm itself.
@@ -213,7 +213,7 @@ async fn the_issuer_that_linked_a_user_renews_the_email() {
     users.change_user("ada", at(3), set).await.unwrap();
     let kept = sign_in("ada@new.example", Some(true), 4).await;
     assert_eq!(kept.claims.email.as_deref(), Some("ada@office.example"));
-    users.delete_user("ada", at(5)).await.unwrap();
+    users.delete_user("ada", AccountsOfDeleted::Forget, at(5)).await.unwrap();
     assert!(found("ada@office.example").await.is_empty());
 }
 
@@ -242,11 +242,121 @@ async fn an_account_has_one_user_and_the_last_way_to_sign_in_is_kept() {
     assert!(identity.sign_in.unlink_account(&user, &links[0].id, at(1)).await.unwrap());
     assert!(active(identity.sign_in.linked_user(&ash, at(1)).await.unwrap()).is_none());
 
-    // When the user is deleted, the account can be linked to another user.
+    // The account stays known: another user cannot take it, and its own user can link it again.
+    let refused = identity.sign_in.linked_user(&ash, at(1)).await.unwrap();
+    assert!(matches!(refused, LinkedUser::Refused(_)), "{refused:?}");
+    assert!(matches!(
+        identity.sign_in.link_account(&other, "Clinic", &ash, at(1)).await,
+        Err(LinkError::Taken)
+    ));
+
+    // When the user is deleted and the account forgotten, it can be linked to another user.
     identity.sign_in.link_account(&user, "Clinic", &ash, at(2)).await.unwrap();
-    identity.users.delete_user("ada", at(2)).await.unwrap();
+    identity.users.delete_user("ada", AccountsOfDeleted::Forget, at(2)).await.unwrap();
     identity.sign_in.link_account(&other, "Clinic", &ash, at(3)).await.unwrap();
     assert_eq!(active(identity.sign_in.linked_user(&ash, at(3)).await.unwrap()).unwrap().username, "grace");
+}
+
+/// Each way in which an account can lose its user, and whether the account comes from the time before origins
+/// were stored. What happens at the next sign-in there, with all settings that admit accounts.
+#[tokio::test]
+async fn a_known_account_never_becomes_a_second_user() {
+    let admits = IdentityProvider { create_users: true, link_by_email: true, ..provider() };
+    let ash = external("ash", "ash@mail.example", Some(true));
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Ending {
+        None,
+        Reset,
+        RemoveAll,
+        RemoveOne,
+        Unlink,
+        Disable,
+        DisableAndRemoveAll,
+        Delete,
+        ForgetAccount,
+        DeleteAndForget,
+        DeleteAndForgetLater,
+    }
+    use Ending::*;
+    let all = [
+        (None, "same"), (Reset, "same"), (RemoveAll, "refused"), (RemoveOne, "refused"), (Unlink, "refused"),
+        (Disable, "refused"), (DisableAndRemoveAll, "refused"), (Delete, "refused"), (ForgetAccount, "other"),
+        (DeleteAndForget, "other"), (DeleteAndForgetLater, "other"),
+    ];
+    for (ending, expected) in all {
+        let world = World::new().await;
+        let (users, sign_in) = (&world.identity.users, &world.identity.sign_in);
+        let first = active(sign_in.admit_external_user(&admits, &ash, at(0)).await.unwrap()).unwrap();
+        let (sub, name) = (first.sub.as_str(), first.username.as_str());
+        let id = sign_in.linked_accounts(sub, at(0)).await.unwrap()[0].id.clone();
+        let remove = async |methods| {
+            assert!(sign_in.remove_sign_in_methods(sub, &methods, at(1)).await.unwrap(), "{methods:?}");
+        };
+        let disable = async || {
+            users.change_user(name, at(1), |user| user.disabled = true).await.unwrap();
+        };
+        match ending {
+            None => {}
+            Reset => {
+                users.reset_password(sub, Option::None, "hash", OtherMethods::RemoveAdded, at(1)).await.unwrap();
+            }
+            RemoveAll => remove(MethodsToRemove::All).await,
+            RemoveOne => remove(MethodsToRemove::LinkedAccount(id)).await,
+            Unlink => {
+                let set = |user: &mut User| user.password = Some("hash".to_owned());
+                let user = users.change_user(name, at(1), set).await.unwrap();
+                assert!(sign_in.unlink_account(&user, &id, at(1)).await.unwrap());
+            }
+            Disable => disable().await,
+            DisableAndRemoveAll => {
+                disable().await;
+                remove(MethodsToRemove::All).await;
+            }
+            Delete => users.delete_user(name, AccountsOfDeleted::Remember, at(1)).await.unwrap(),
+            // The address would lead back to the user.
+            ForgetAccount => {
+                users.change_user(name, at(1), |user| user.claims.email = Option::None).await.unwrap();
+                remove(MethodsToRemove::KnownAccount(id)).await;
+            }
+            DeleteAndForget => users.delete_user(name, AccountsOfDeleted::Forget, at(1)).await.unwrap(),
+            DeleteAndForgetLater => {
+                users.delete_user(name, AccountsOfDeleted::Remember, at(1)).await.unwrap();
+                let left = users.known_accounts(sub, at(1)).await.unwrap();
+                assert_eq!((left.len(), left[0].label.as_str()), (1, ""), "nothing about the person is kept");
+                users.delete_user(sub, AccountsOfDeleted::Forget, at(1)).await.unwrap();
+            }
+        }
+        let before = users.all_users(at(2)).await.unwrap().len();
+        let seen = match sign_in.admit_external_user(&admits, &ash, at(2)).await.unwrap() {
+            LinkedUser::Active(user) if user.sub == sub => "same",
+            LinkedUser::Active(_) => "other",
+            LinkedUser::Refused(refusal) => {
+                assert_eq!(refusal.sub, sub);
+                "refused"
+            }
+            LinkedUser::None => "unlinked",
+        };
+        assert_eq!(seen, expected, "{ending:?}");
+        let added = users.all_users(at(2)).await.unwrap().len() - before;
+        assert_eq!(added, usize::from(expected == "other"), "{ending:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_address_of_a_disabled_user_admits_nobody() {
+    let admits = IdentityProvider { create_users: true, link_by_email: true, ..provider() };
+    for verified in [Some(true), Some(false), None] {
+        let world = World::new().await;
+        with_email(&world, true).await;
+        let (users, sign_in) = (&world.identity.users, &world.identity.sign_in);
+        users.change_user("ada", at(0), |user| user.disabled = true).await.unwrap();
+        let ash = external("ash", "ADA@mail.example", verified);
+        let admitted = sign_in.admit_external_user(&admits, &ash, at(1)).await.unwrap();
+        assert!(matches!(&admitted, LinkedUser::Refused(refusal) if refusal.sub == world.user.sub));
+        // Another address, or no such user any more, frees it.
+        users.change_user("ada", at(2), |user| user.claims.email = None).await.unwrap();
+        assert!(active(sign_in.admit_external_user(&admits, &ash, at(3)).await.unwrap()).is_some());
+    }
 }
 
 #[tokio::test]
@@ -283,7 +393,7 @@ async fn concurrent_first_sign_ins_create_one_user_and_a_disabled_user_stays_the
         let user = active(identity.sign_in.linked_user(&ash, at(1)).await.unwrap()).unwrap();
         identity.users.change_user(&user.username, at(1), |user| user.disabled = true).await.unwrap();
         let admitted = identity.sign_in.admit_external_user(&spaced, &ash, at(2)).await.unwrap();
-        assert!(matches!(admitted, LinkedUser::Inactive), "{admitted:?}");
+        assert!(matches!(admitted, LinkedUser::Refused(_)), "{admitted:?}");
         assert_eq!(identity.users.all_users(at(2)).await.unwrap().len(), before + 1);
     }
 }

@@ -4,7 +4,7 @@ use trefoil_identity::directory::user_directory::{ChangeUserError, OtherMethods}
 use trefoil_identity::model::provider::ExternalUser;
 use trefoil_identity::model::user::StandardClaims;
 use trefoil_identity::sign_in::linked_account::LinkedUser;
-use trefoil_identity::sign_in::sign_in_methods::MethodsToRemove;
+use trefoil_identity::sign_in::sign_in_methods::{MethodsToRemove, SignInMethods};
 
 use crate::support::{World, at};
 
@@ -27,7 +27,7 @@ async fn with_methods(world: &World) -> Vec<String> {
 
 #[tokio::test]
 async fn a_password_reset_removes_the_other_sign_in_methods_unless_they_are_kept() {
-    for (others, left) in [(OtherMethods::Remove, 0), (OtherMethods::Keep, 1)] {
+    for (others, left) in [(OtherMethods::RemoveAdded, 0), (OtherMethods::Keep, 1)] {
         let world = World::new().await;
         let identity = &world.identity;
         let codes = with_methods(&world).await;
@@ -61,7 +61,9 @@ async fn sign_in_methods_are_removed_one_by_one_and_together() {
     assert!(!remove(MethodsToRemove::LinkedAccount(link.id)).await);
     with_methods(&world).await;
     assert!(remove(MethodsToRemove::All).await);
-    assert_eq!(identity.sign_in.sign_in_methods(sub, at(1)).await.unwrap(), Default::default());
+    let left = identity.sign_in.sign_in_methods(sub, at(1)).await.unwrap();
+    assert_eq!(left.removed_accounts.len(), 1, "the account stays known");
+    assert_eq!(SignInMethods { removed_accounts: Vec::new(), ..left }, SignInMethods::default());
     // Each removal has ended all sessions and tokens.
     let user = identity.users.active_user(sub, at(1)).await.unwrap().unwrap();
     assert_eq!(user.epoch, world.user.epoch + 3);

@@ -86,7 +86,7 @@ async fn set_password(
         None => return busy_page(context, visit).await,
     };
     let others = match form.get("remove") {
-        Some("methods") => OtherMethods::Remove,
+        Some("methods") => OtherMethods::RemoveAdded,
         _ => OtherMethods::Keep,
     };
     let now = app.clock.now();
