@@ -4,6 +4,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use test_parties::answer_parameter;
 
@@ -153,7 +154,17 @@ allowed_scopes = "user/Observation.rs"
 /// Signs in with these claims, and returns the address at which the app receives its answer.
 async fn answer(server: &Server, provider: &Provider, claims: &Value, scope: &str) -> String {
     provider.set_claims(claims).await;
-    let mut browser = Browser::new(server);
+    answer_in(&mut Browser::new(server), server, provider, scope, &[]).await
+}
+
+/// Signs in with this browser and further parameters of the request.
+async fn answer_in(
+    browser: &mut Browser<'_>,
+    server: &Server,
+    provider: &Provider,
+    scope: &str,
+    more: &[(&str, &str)],
+) -> String {
     let query = form_urlencoded::Serializer::new(String::new())
         .extend_pairs([
             ("response_type", "code"),
@@ -165,8 +176,12 @@ async fn answer(server: &Server, provider: &Provider, claims: &Value, scope: &st
             ("aud", &server.fhir()),
             ("identity_provider", "Hospital"),
         ])
+        .extend_pairs(more)
         .finish();
     let to = location(&browser.get(&format!("{}/oauth2/authorize?{query}", server.base())).await);
+    if to.starts_with(APP) {
+        return to;
+    }
     let callback = provider.authorize(&to).await;
     let mut at = location(&browser.get(&callback).await);
     for _ in 0..4 {
@@ -174,7 +189,7 @@ async fn answer(server: &Server, provider: &Provider, claims: &Value, scope: &st
             break;
         }
         at = if at.contains("/consent?") {
-            submit(&mut browser, &at, &[("answer", "allow")]).await
+            submit(browser, &at, &[("answer", "allow")]).await
         } else {
             location(&browser.get(&at).await)
         };
@@ -185,7 +200,12 @@ async fn answer(server: &Server, provider: &Provider, claims: &Value, scope: &st
 /// Signs in with these claims, and returns the answer of the token endpoint.
 async fn sign_in(server: &Server, provider: &Provider, claims: &Value, scope: &str) -> Value {
     let at = answer(server, provider, claims, scope).await;
-    let code = answer_parameter(&at, "code").unwrap_or_else(|| panic!("no code in {at}: {}", server.log()));
+    redeem(server, &at).await
+}
+
+/// The answer of the token endpoint for the code that the app has received.
+async fn redeem(server: &Server, at: &str) -> Value {
+    let code = answer_parameter(at, "code").unwrap_or_else(|| panic!("no code in {at}: {}", server.log()));
     let form = [
         ("grant_type", "authorization_code"),
         ("client_id", "app"),
@@ -347,4 +367,52 @@ async fn a_person_never_comes_back_as_a_second_user() {
     let later = signed_in().await;
     assert_ne!(later, sub);
     assert_eq!(users().len(), all.len());
+}
+
+/// `auth_time` of the ID token.
+fn auth_time(tokens: &Value) -> Option<i64> {
+    let claims = tokens["id_token"].as_str().unwrap().split('.').nth(1).unwrap();
+    let claims: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).unwrap()).unwrap();
+    claims["auth_time"].as_i64()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_authentication_of_unknown_time_is_never_recent() {
+    // The provider sends `auth_time` only after `max_age`.
+    let Some((server, provider)) = hospital(ClaimsIn::IdToken).await else { return };
+    provider.set_claims(&json!({ "name": "Ann Example" })).await;
+    let mut browser = Browser::new(&server);
+    let at = answer_in(&mut browser, &server, &provider, "openid", &[]).await;
+    let tokens = redeem(&server, &at).await;
+    assert_eq!(auth_time(&tokens), None);
+    let silent = [("prompt", "none"), ("max_age", "3600")];
+    let at = answer_in(&mut browser, &server, &provider, "openid", &silent).await;
+    assert_eq!(answer_parameter(&at, "error").as_deref(), Some("login_required"), "{at}");
+
+    // The console and changes on the account page need a recent authentication, for which they ask the
+    // provider.
+    let sub = userinfo(&server, &tokens).await["sub"].as_str().unwrap().to_owned();
+    let users = run(&server, &["user", "list", "--json"]);
+    let user = users.lines().find(|line| line.contains(&sub)).unwrap();
+    let user: Value = serde_json::from_str(user).unwrap();
+    run(&server, &["user", "change", user["username"].as_str().unwrap(), "--administrator"]);
+    // Another right ended the session.
+    answer_in(&mut browser, &server, &provider, "openid", &[]).await;
+    let console = format!("{}/console", server.base());
+    let refused = browser.get(&console).await;
+    assert_eq!(refused.status(), 403);
+    assert!(refused.text().await.unwrap().contains("recent sign-in"));
+    let begin = format!("{}/sign-in/with/Hospital?continue=console%3Dyes", server.base());
+    let to = location(&browser.get(&begin).await);
+    assert!(to.contains("prompt=login"), "{to}");
+    let callback = provider.authorize(&to).await;
+    assert_eq!(location(&browser.get(&callback).await), console);
+    assert_eq!(browser.get(&console).await.status(), 200);
+
+    // The same counts for an app that asks for it.
+    let begun = jiff::Timestamp::now().as_second();
+    let at =
+        answer_in(&mut Browser::new(&server), &server, &provider, "openid", &[("prompt", "login")]).await;
+    let time = auth_time(&redeem(&server, &at).await).unwrap();
+    assert!((begun - 1..=jiff::Timestamp::now().as_second()).contains(&time), "{begun} {time}");
 }

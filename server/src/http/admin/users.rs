@@ -193,7 +193,7 @@ pub async fn list_sessions(context: &RequestContext, sub: String) -> Result<Resp
         .map(|session| {
             json!({
                 "sid": session.sid,
-                "auth_time": fhir::instant::format(session.auth_time),
+                "auth_time": session.auth_time.map(fhir::instant::format),
                 "last_seen": fhir::instant::format(session.last_seen),
                 "amr": session.amr,
                 "provider": session.provider,

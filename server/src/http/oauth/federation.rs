@@ -80,7 +80,9 @@ pub async fn start_sign_in(context: &RequestContext, provider: String) -> Result
         true => super::continuation::open_continuation(context, &back).await.ok().map(|(request, _)| request),
         false => None,
     };
-    let freshness = waiting.as_ref().map_or_else(RequiredFreshness::default, |it| it.required_freshness());
+    // Changes on the account page and the console need a recent authentication.
+    let own_page = RequiredFreshness { login: pages::resume::is_own_page(&back), ..Default::default() };
+    let freshness = waiting.as_ref().map_or(own_page, |request| request.required_freshness());
     let start = ProviderSignInStart { back: &back, browser: &browser, freshness, link_to: None };
     let response = match redirect_to_provider(context, provider, start).await {
         Ok(response) => response,

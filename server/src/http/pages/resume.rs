@@ -23,6 +23,11 @@ pub fn is_request(back: &str) -> bool {
     !back.is_empty() && back.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
+/// Returns whether this is the account page or the console.
+pub fn is_own_page(back: &str) -> bool {
+    back.is_empty() || back == console_destination()
+}
+
 /// The value that was sent; empty if it is not valid.
 pub fn read_destination(form: &Params) -> String {
     let back = form.get("continue").unwrap_or_default();

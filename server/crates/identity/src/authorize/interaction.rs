@@ -505,11 +505,11 @@ fn satisfies_request(
         Some(_) if since => provider_id_token::CLOCK_LEEWAY_S,
         _ => 0,
     });
-    let authenticated = since && session.auth_time + leeway >= interaction.begun;
+    let authenticated = since && session.auth_time.is_some_and(|time| time + leeway >= interaction.begun);
     // The age is compared in milliseconds: `max_age=0` requires a new sign-in, as `prompt=login` does.
-    let age = now.duration_since(session.auth_time);
-    let fresh =
-        authenticated || request.max_age.is_none_or(|max| age <= SignedDuration::from_secs(max) + leeway);
+    let is_within =
+        |max| session.is_authenticated_within(SignedDuration::from_secs(max).saturating_add(leeway), now);
+    let fresh = authenticated || request.max_age.is_none_or(is_within);
     let again = (authenticated || !request.prompt.login) && (since || !request.prompt.select_account);
     let provider = request.identity_provider.is_none() || session.provider == request.identity_provider;
     let expected = match &request.hint {

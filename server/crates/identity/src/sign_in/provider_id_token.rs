@@ -216,7 +216,9 @@ impl ProviderSignIn {
     }
 
     /// Checks the time of the authentication against `max_age` and `prompt=login` of the request. A provider
-    /// must send the time if `max_age` was sent (OpenID Connect Core section 2).
+    /// must send the time if `max_age` was sent (OpenID Connect Core section 2). Without it, the user was
+    /// authenticated after the redirect if that asked for it by `prompt=login`, and otherwise at a time that
+    /// nobody knows.
     fn check_auth_time(
         &self,
         auth_time: Option<i64>,
@@ -225,7 +227,7 @@ impl ProviderSignIn {
         let bad = ProviderFailure::Other;
         let Some(auth_time) = auth_time else {
             return match self.max_age {
-                None => Ok(None),
+                None => Ok(self.login.then_some(self.begun)),
                 Some(_) => Err(bad("the ID token lacks auth_time, which max_age requires")),
             };
         };

@@ -20,6 +20,7 @@ use crate::model::user::User;
 use crate::random::Random;
 use crate::storage::epoch_ledger::EpochLedger;
 use crate::storage::records;
+use crate::tokens::auth_time;
 use crate::tokens::revocation::RevocationList;
 
 /// The session of a browser in which a user has signed in.
@@ -30,8 +31,9 @@ pub struct Session {
     /// Subject of the user.
     pub sub: String,
     /// Time at which the user was authenticated. It may precede the sign-in if an external provider
-    /// authenticated the user.
-    pub auth_time: Timestamp,
+    /// authenticated the user, and is `None` if the provider did not say when.
+    #[serde(with = "auth_time")]
+    pub auth_time: Option<Timestamp>,
     /// Time of the sign-in at this server.
     pub started: Timestamp,
     /// Time at which the session ends at the latest.
@@ -67,8 +69,18 @@ pub struct SignInProof {
     pub amr: Vec<String>,
     /// Name of the external provider, if it authenticated the user.
     pub provider: Option<String>,
-    /// Time of the authentication. `None` for the time of the sign-in.
-    pub auth_time: Option<Timestamp>,
+    /// Time of the authentication.
+    pub auth_time: AuthTime,
+}
+
+/// Time of an authentication.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AuthTime {
+    /// The time of the sign-in.
+    #[default]
+    Now,
+    /// An earlier time. `None` if an external provider did not say when.
+    Earlier(Option<Timestamp>),
 }
 
 impl SignInProof {
@@ -82,7 +94,7 @@ impl SignInProof {
         Self {
             amr: session.amr.clone(),
             provider: session.provider.clone(),
-            auth_time: Some(session.auth_time),
+            auth_time: AuthTime::Earlier(session.auth_time),
         }
     }
 
@@ -92,9 +104,17 @@ impl SignInProof {
     }
 
     /// Returns the proof of a sign-in at an external provider. `auth_time` is the time of the authentication,
-    /// if the provider sent it.
+    /// if it is known.
     pub fn provider(name: &str, auth_time: Option<Timestamp>) -> Self {
-        Self { amr: Vec::new(), provider: Some(name.to_owned()), auth_time }
+        Self { amr: Vec::new(), provider: Some(name.to_owned()), auth_time: AuthTime::Earlier(auth_time) }
+    }
+}
+
+impl Session {
+    /// `true` if the user is known to have been authenticated within this time. A session that began with the
+    /// authentication of days ago at a provider is not recent.
+    pub fn is_authenticated_within(&self, age: SignedDuration, now: Timestamp) -> bool {
+        self.auth_time.is_some_and(|time| now.duration_since(time) <= age)
     }
 }
 
@@ -148,7 +168,10 @@ impl SessionStore {
         let session = Session {
             sid: sid.unwrap_or_else(|| self.random.id()),
             sub: user.sub.clone(),
-            auth_time: proof.auth_time.unwrap_or(now),
+            auth_time: match proof.auth_time {
+                AuthTime::Now => Some(now),
+                AuthTime::Earlier(time) => time,
+            },
             started: now,
             ends: now + lifetimes.session,
             epoch: user.epoch,

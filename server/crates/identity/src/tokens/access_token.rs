@@ -25,7 +25,7 @@ pub struct AccessToken {
     /// Time of expiry in seconds since 1970.
     pub exp: i64,
     pub jti: String,
-    /// Time of the sign-in in seconds since 1970.
+    /// Time of the authentication in seconds since 1970, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth_time: Option<i64>,
     /// Authentication context class of the sign-in.

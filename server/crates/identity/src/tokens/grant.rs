@@ -13,6 +13,7 @@ use store::StoreError;
 use crate::model::client::{Client, GrantType};
 use crate::model::scope::Scopes;
 use crate::model::user::User;
+use crate::tokens::auth_time;
 
 /// The permissions that a user has granted to a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,8 +28,9 @@ pub struct Grant {
     pub scopes: Scopes,
     /// Time of the grant.
     pub granted: Timestamp,
-    /// Time of the sign-in.
-    pub auth_time: Timestamp,
+    /// Time of the authentication, if it is known.
+    #[serde(with = "auth_time")]
+    pub auth_time: Option<Timestamp>,
     /// Authentication methods of the sign-in (RFC 8176).
     pub amr: Vec<String>,
     /// Id of the browser session.

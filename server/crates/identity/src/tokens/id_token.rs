@@ -19,7 +19,8 @@ struct IdToken {
     aud: String,
     exp: i64,
     iat: i64,
-    auth_time: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    auth_time: Option<i64>,
     sid: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     nonce: Option<String>,
@@ -75,7 +76,7 @@ impl TokenService {
             aud: grant.client_id.clone(),
             exp: (now + self.lifetimes.for_client(client).id_token).as_second(),
             iat: now.as_second(),
-            auth_time: grant.auth_time.as_second(),
+            auth_time: grant.auth_time.map(Timestamp::as_second),
             sid: grant.sid.clone(),
             nonce: grant.nonce.clone(),
             at_hash: context.access_token.map(|token| jose::left_half_hash(alg.jws_algorithm(), token)),

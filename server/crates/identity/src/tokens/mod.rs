@@ -2,6 +2,7 @@
 
 pub mod access_token;
 pub mod acr;
+pub(crate) mod auth_time;
 pub mod dpop;
 pub mod grant;
 pub mod grant_store;

@@ -75,7 +75,7 @@ impl TokenService {
             iat: now.as_second(),
             exp: (now + lifetime).as_second(),
             jti: self.random.id(),
-            auth_time: Some(grant.auth_time.as_second()),
+            auth_time: grant.auth_time.map(Timestamp::as_second),
             acr: Some(acr_of(&grant.amr).to_owned()),
             sid: (!offline).then(|| grant.sid.clone()),
             family: Some(grant.family.clone()),

@@ -29,7 +29,7 @@ async fn sign_in(world: &World, number: usize, second: i64) {
     let cookie = sessions.begin_session(&world.user, &proof, place, None, at(second)).await.unwrap();
     let (session, _) = sessions.active_session(&cookie, at(second)).await.unwrap().unwrap();
     let mut grant = world.grant("openid offline_access");
-    (grant.granted, grant.auth_time) = (at(second), at(second));
+    (grant.granted, grant.auth_time) = (at(second), Some(at(second)));
     grant.session_ends = at(second + 12 * 3600);
     (grant.sid, grant.family) = (session.sid, format!("family-{second}-{number}"));
     let to = RegisteredRedirectUri::parse(CALLBACK, false).unwrap();

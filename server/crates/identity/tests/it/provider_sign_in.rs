@@ -316,7 +316,8 @@ async fn the_authentication_is_as_recent_as_the_client_requires() {
         (any, Some(-9_000), Ok(Some(-9_000))),
         // The clock of the provider is ahead.
         (any, Some(30), Ok(Some(2))),
-        (login, None, Ok(None)),
+        // The user was authenticated after the redirect.
+        (login, None, Ok(Some(0))),
         (login, Some(-30), Ok(Some(-30))),
         (login, Some(-90), Err(true)),
         (within(600), Some(-600), Ok(Some(-600))),

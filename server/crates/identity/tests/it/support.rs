@@ -69,7 +69,7 @@ impl World {
             granted: at(0),
             sub: self.user.sub.clone(),
             scopes: Scopes::parse(scopes).unwrap(),
-            auth_time: at(0),
+            auth_time: Some(at(0)),
             sid: "sid".to_owned(),
             session_ends: at(12 * 3600),
             epoch: self.user.epoch,

@@ -83,7 +83,7 @@ pub(super) async fn read_fresh_form(
 
 /// Checks that the sign-in is recent enough for a change that adds a sign-in method.
 pub(super) fn check_fresh(context: &RequestContext, visit: &AccountVisit) -> Result<(), Problem> {
-    if context.now <= visit.session.started + MAX_SIGN_IN_AGE {
+    if visit.session.is_authenticated_within(MAX_SIGN_IN_AGE, context.now) {
         return Ok(());
     }
     let hint = form_urlencoded::Serializer::new(String::new())

@@ -37,7 +37,7 @@ impl ConsoleVisit {
             let text = "Only administrators may use the console. `trefoil user change NAME --administrator` makes a user one.";
             return Err(Problem::page(StatusCode::FORBIDDEN, text));
         }
-        if context.now > session.started + MAX_SIGN_IN_AGE {
+        if !session.is_authenticated_within(MAX_SIGN_IN_AGE, context.now) {
             return Err(ask_for_sign_in(&user).into());
         }
         audit::set_actor(AuditActor::User(user.sub.clone()));
