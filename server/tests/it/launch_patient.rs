@@ -38,12 +38,17 @@ fn server_with(user: &[&str], resources: &[Value]) -> Server {
 
 /// Signs in, and returns the URL to which the browser is redirected first: a page or the application.
 async fn begin(browser: &mut Browser<'_>, server: &Server) -> String {
+    begin_with(browser, server, SCOPE).await
+}
+
+/// Signs in for these scopes.
+async fn begin_with(browser: &mut Browser<'_>, server: &Server, scope: &str) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.extend_pairs([
         ("response_type", "code"),
         ("client_id", "app"),
         ("redirect_uri", APP),
-        ("scope", SCOPE),
+        ("scope", scope),
         ("code_challenge", CHALLENGE),
         ("code_challenge_method", "S256"),
     ]);
@@ -221,4 +226,42 @@ async fn the_page_shows_exactly_the_patients_of_a_carer() {
     let access = tokens["access_token"].as_str().unwrap();
     assert_eq!(read_status(&server, access, "Patient/b").await, 200);
     assert_eq!(read_status(&server, access, "Patient/c").await, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_carer_who_may_write_does_not_prolong_the_relation() {
+    let related = json!({
+        "resourceType": "RelatedPerson", "id": "r", "active": true, "birthDate": "1980",
+        "patient": { "reference": "Patient/child" }, "period": { "start": "2020", "end": "2100" },
+    });
+    let resources = [patient("child"), related.clone()];
+    let scopes = format!("{SCOPE} patient/*.cruds");
+    let user = ["--fhir-user", "RelatedPerson/r", "--allowed-scopes", &scopes];
+    let server = server_with(&user, &resources);
+    assert!(server.trefoil(&["client", "change", "app", "--scope", &scopes]).status.success());
+    let mut browser = Browser::new(&server);
+    let consent = begin_with(&mut browser, &server, &scopes).await;
+    let tokens = allow(&mut browser, &server, &consent).await;
+    let access = tokens["access_token"].as_str().unwrap();
+    let (at, fhir) = (format!("{}/RelatedPerson/r", server.fhir()), "application/fhir+json");
+    let send = async |method: reqwest::Method, body: Value| {
+        let request = server.client().request(method, &at).bearer_auth(access);
+        let answer = request.header("content-type", fhir).body(body.to_string()).send().await.unwrap();
+        let status = answer.status().as_u16();
+        (status, answer.text().await.unwrap())
+    };
+    let (mut endless, mut older) = (related.clone(), related.clone());
+    endless["period"] = json!({ "start": "2020" });
+    older["birthDate"] = json!("1970");
+    let bundle = json!({ "resourceType": "Bundle", "type": "transaction", "entry": [
+        { "resource": endless, "request": { "method": "PUT", "url": "RelatedPerson/r" } },
+    ]});
+    for (method, body) in [(reqwest::Method::PUT, endless), (reqwest::Method::DELETE, json!({}))] {
+        let (status, text) = send(method.clone(), body).await;
+        assert!(status == 403 && text.contains("decides whose data"), "{method}: {status} {text}");
+    }
+    let sent = server.client().post(server.fhir()).bearer_auth(access).header("content-type", fhir);
+    assert_eq!(sent.body(bundle.to_string()).send().await.unwrap().status(), 403);
+    let (status, text) = send(reqwest::Method::PUT, older).await;
+    assert_eq!(status, 200, "{text}");
 }

@@ -181,6 +181,16 @@ pub enum ResourceError {
         /// `Type/id` of the resource to which it refers.
         target: String,
     },
+    /// A caller whose reach is patients would change whose data a carer sees.
+    #[error(
+        "{key} decides whose data a person sees, by {member:?} among others: a token for some Patients cannot change that or delete it; leave the member as it is, or use a token for all Patients"
+    )]
+    Relation {
+        /// `Type/id` of the resource.
+        key: String,
+        /// The member that would change, or `deleted`.
+        member: &'static str,
+    },
     /// The version in `If-Match` is not the newest one, or another request has changed the resource.
     #[error("{key} has changed: read it again and repeat the change")]
     VersionConflict {

@@ -106,9 +106,9 @@ fn resource_status(error: &ResourceError) -> (StatusCode, IssueCode) {
         }
         ResourceError::NotFound { .. } => (StatusCode::NOT_FOUND, IssueCode::NotFound),
         ResourceError::Gone { .. } => (StatusCode::GONE, IssueCode::Deleted),
-        ResourceError::Outside { .. } | ResourceError::HiddenTarget { .. } => {
-            (StatusCode::FORBIDDEN, IssueCode::Forbidden)
-        }
+        ResourceError::Outside { .. }
+        | ResourceError::HiddenTarget { .. }
+        | ResourceError::Relation { .. } => (StatusCode::FORBIDDEN, IssueCode::Forbidden),
         ResourceError::TooManyMatches { .. }
         | ResourceError::PageTooDeep { .. }
         | ResourceError::TooCostly(_) => (StatusCode::UNPROCESSABLE_ENTITY, IssueCode::TooCostly),

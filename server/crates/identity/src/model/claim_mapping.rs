@@ -283,7 +283,8 @@ mod tests {
                 let expected = MappedRights { unverified: own(&[address]), ..MappedRights::default() };
                 assert_eq!(refused, expected, "{flags}");
             }
-            let other = VERIFIED_CLAIMS.map(|(_, flag)| flag).into_iter().find(|other| *other != flag).unwrap();
+            let other =
+                VERIFIED_CLAIMS.map(|(_, flag)| flag).into_iter().find(|other| *other != flag).unwrap();
             assert_eq!(rights(json!({ address: "boss", other: true })).allowed_scopes, Scopes::default());
         }
     }

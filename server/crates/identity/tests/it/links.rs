@@ -279,9 +279,17 @@ async fn a_known_account_never_becomes_a_second_user() {
     }
     use Ending::*;
     let all = [
-        (None, "same"), (Reset, "same"), (RemoveAll, "refused"), (RemoveOne, "refused"), (Unlink, "refused"),
-        (Disable, "refused"), (DisableAndRemoveAll, "refused"), (Delete, "refused"), (ForgetAccount, "other"),
-        (DeleteAndForget, "other"), (DeleteAndForgetLater, "other"),
+        (None, "same"),
+        (Reset, "same"),
+        (RemoveAll, "refused"),
+        (RemoveOne, "refused"),
+        (Unlink, "refused"),
+        (Disable, "refused"),
+        (DisableAndRemoveAll, "refused"),
+        (Delete, "refused"),
+        (ForgetAccount, "other"),
+        (DeleteAndForget, "other"),
+        (DeleteAndForgetLater, "other"),
     ];
     for (ending, expected) in all {
         let world = World::new().await;
@@ -298,7 +306,10 @@ async fn a_known_account_never_becomes_a_second_user() {
         match ending {
             None => {}
             Reset => {
-                users.reset_password(sub, Option::None, "hash", OtherMethods::RemoveAdded, at(1)).await.unwrap();
+                users
+                    .reset_password(sub, Option::None, "hash", OtherMethods::RemoveAdded, at(1))
+                    .await
+                    .unwrap();
             }
             RemoveAll => remove(MethodsToRemove::All).await,
             RemoveOne => remove(MethodsToRemove::LinkedAccount(id)).await,

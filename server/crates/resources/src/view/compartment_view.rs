@@ -15,6 +15,7 @@ use crate::body::binary::security_context;
 use crate::search::filter::TypeFilter;
 use crate::search::index::referrers::local_targets;
 use crate::view::referrers::ReferrerSearch;
+use crate::view::relations;
 use crate::view::restriction::{OtherTypes, Restriction, Visibility, has};
 use crate::write::assignment::UNASSIGNED;
 use crate::write::prepare::{IdSource, PreparedResource, prepare};
@@ -205,6 +206,16 @@ impl<'a> CompartmentView<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Checks what a new version must not change, or make visible to the caller.
+    async fn check_replacement(&self, prepared: &PreparedResource) -> Result<(), ResourceError> {
+        if self.is_unrestricted() {
+            return Ok(());
+        }
+        let replaced = self.newest(prepared.kind, &prepared.id).await?;
+        relations::check_unchanged(prepared, replaced.as_ref())?;
+        self.check_shared_targets(prepared, replaced.as_ref()).await
     }
 
     /// Checks that the caller may see the resources without a Patient to which a written resource refers. The
@@ -398,7 +409,7 @@ impl<'a> CompartmentView<'a> {
         let Some(expect) = target.precondition(kind, id, expected.into())? else {
             return Err(ResourceError::Outside { kind: kind.to_owned(), id: id.to_owned() });
         };
-        self.check_shared_targets(&prepared, self.newest(kind, id).await?.as_ref()).await?;
+        self.check_replacement(&prepared).await?;
         self.resources.put(prepared, expect, now).await
     }
 
@@ -412,7 +423,7 @@ impl<'a> CompartmentView<'a> {
     ) -> Result<WrittenResource, ResourceError> {
         let prepared = self.prepared(body, kind, IdSource::Given(&current.id))?;
         self.check_targets(&prepared).await?;
-        self.check_shared_targets(&prepared, self.newest(kind, &current.id).await?.as_ref()).await?;
+        self.check_replacement(&prepared).await?;
         let outside = || ResourceError::Outside { kind: kind.to_owned(), id: current.id.clone() };
         let expect = match self.is_unrestricted() {
             true => ExpectVersion::Version(current.version),
@@ -443,6 +454,7 @@ impl<'a> CompartmentView<'a> {
         }
         match self.write_target(kind, id).await?.precondition(kind, id, expected.into())? {
             Some(ExpectVersion::Version(found)) => {
+                relations::check_deletable(kind, id)?;
                 self.resources.delete(kind, id, ExpectedVersion::Version(found), now).await
             }
             Some(_) => Ok(DeleteResult::WasAbsent),

@@ -6,5 +6,6 @@ pub mod pages;
 pub mod patient_set;
 pub mod referenced;
 pub(crate) mod referrers;
+pub(crate) mod relations;
 pub mod restriction;
 pub mod result;

@@ -130,6 +130,78 @@ async fn a_restricted_write_does_not_reveal_which_ids_exist_outside() {
     assert_eq!(answers[..4], answers[4..]);
 }
 
+/// Each member that decides whose data a carer sees, with values that a token for the patient may try.
+#[tokio::test]
+async fn a_view_of_patients_never_changes_whom_a_carer_sees() {
+    let resources = Resources::new(Store::memory());
+    let mine = resources.restricted_to(Restriction::patients(["me"]));
+    let related = json!({
+        "resourceType": "RelatedPerson", "id": "r", "active": false,
+        "patient": { "reference": "Patient/me" }, "period": { "end": "2020" },
+        "identifier": [{ "system": "urn:x", "value": "1" }], "birthDate": "1980",
+    });
+    let person = json!({
+        "resourceType": "Person", "id": "p", "active": true, "birthDate": "1980",
+        "link": [{ "target": { "reference": "Patient/me" }, "assurance": "level1" }],
+    });
+    let tried: [(&serde_json::Value, &'static str, Vec<(&str, serde_json::Value)>); 2] = [
+        (
+            &related,
+            "RelatedPerson",
+            vec![
+                ("active", json!(true)),
+                ("active", json!(null)),
+                ("period", json!(null)),
+                ("period", json!({ "end": "2100" })),
+                ("identifier", json!(null)),
+                ("identifier", json!([])),
+                ("patient", json!({ "reference": "Patient/me", "display": "x" })),
+            ],
+        ),
+        (
+            &person,
+            "Person",
+            vec![
+                ("link", json!([{ "target": { "reference": "Patient/me" }, "assurance": "level4" }])),
+                ("link", json!([{ "target": { "reference": "Patient/me" } }])),
+                ("active", json!(false)),
+                ("active", json!(null)),
+            ],
+        ),
+    ];
+    for (stored, kind, changes) in tried {
+        let id = stored["id"].as_str().unwrap();
+        resources.update(kind, id, stored.to_string(), None, now()).await.unwrap();
+        let with = |member: &str, value: &serde_json::Value| {
+            let mut changed = stored.clone();
+            match value.is_null() {
+                true => drop(changed.as_object_mut().unwrap().remove(member)),
+                false => changed[member] = value.clone(),
+            }
+            changed.to_string()
+        };
+        for (member, value) in changes {
+            let refused = mine.update(kind, id, with(member, &value), None, now()).await;
+            let is_about = |error: &ResourceError| matches!(error, ResourceError::Relation { member: found, .. } if *found == member);
+            assert!(refused.as_ref().is_err_and(is_about), "{kind} {member} {value}: {refused:?}");
+            // A caller for all patients may.
+            resources.update(kind, id, with(member, &value), None, now()).await.unwrap();
+            resources.update(kind, id, stored.to_string(), None, now()).await.unwrap();
+        }
+        for value in [json!("1990"), json!(null)] {
+            mine.update(kind, id, with("birthDate", &value), None, now()).await.unwrap();
+        }
+        let refused = mine.delete(kind, id, None, now()).await;
+        assert!(matches!(refused, Err(ResourceError::Relation { .. })), "{refused:?}");
+        // What was deleted must not come back, even as it was.
+        resources.delete(kind, id, None, now()).await.unwrap();
+        let refused = mine.update(kind, id, stored.to_string(), None, now()).await;
+        assert!(matches!(refused, Err(ResourceError::Relation { member: "deleted", .. })), "{refused:?}");
+        // A new one relates nobody.
+        mine.create(kind, "new".to_owned(), with("id", &json!("new")), now()).await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn the_targets_of_a_provenance_must_be_in_the_view() {
     let resources = Resources::new(Store::memory());
