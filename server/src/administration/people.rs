@@ -6,6 +6,7 @@ use identity::directory::user_directory::{AccountsOfDeleted, OtherMethods};
 use identity::model::client::Client;
 use identity::model::client_metadata::ClientMetadata;
 use identity::model::members::ClaimValue;
+use identity::model::provider::IdentityProvider;
 use identity::model::user::User;
 use identity::model::user_name;
 use identity::sign_in::sign_in_methods::{MethodsToRemove, SignInMethods};
@@ -74,7 +75,7 @@ pub async fn execute_user_command(
         UserCommand::Show { name } => {
             let user = user_named(services, &name).await?;
             let methods = identity.sign_in.sign_in_methods(&user.sub, now).await?;
-            let facts = user_facts(&user, &methods);
+            let facts = user_facts(&user, &methods, &identity.provider_rules.current());
             let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
             let lines = facts.iter().map(|(name, value)| format!("{name:width$}  {value}"));
             let text = lines.collect::<Vec<_>>().join("\n");
@@ -183,7 +184,11 @@ fn user_json(user: &User, methods: &SignInMethods) -> Value {
 }
 
 /// Names and values of `trefoil user show`, in the order of display.
-pub fn user_facts(user: &User, methods: &SignInMethods) -> Vec<(String, String)> {
+pub fn user_facts(
+    user: &User,
+    methods: &SignInMethods,
+    providers: &[IdentityProvider],
+) -> Vec<(String, String)> {
     let time = fhir::instant::format;
     let yes = |it: bool| if it { "yes" } else { "no" };
     let ids = |ids: &[String]| if ids.is_empty() { "-".to_owned() } else { ids.join(" ") };
@@ -207,6 +212,16 @@ pub fn user_facts(user: &User, methods: &SignInMethods) -> Vec<(String, String)>
         };
         (row.name.replace('_', " "), value.to_owned())
     }));
+    if let Some(mapped) = &user.mapped {
+        let values = mapped.values.iter().flatten().map(|(claim, value)| format!("{claim}={value}"));
+        let given: Vec<_> = values.chain(mapped.fhir_user.clone()).collect();
+        let of = mapped.issuer.as_deref().unwrap_or("a provider, before an upgrade");
+        let until = match providers.iter().find(|provider| mapped.issuer.as_ref() == Some(&provider.issuer)) {
+            Some(provider) => format!("until {}", time(mapped.ends(provider))),
+            None => "which count while this provider is configured".to_owned(),
+        };
+        rows.push(("rights".to_owned(), format!("{}  from {of}, {until}", given.join(" "))));
+    }
     for passkey in &methods.passkeys {
         let used =
             passkey.last_used.map_or("never used".to_owned(), |used| format!("last used {}", time(used)));

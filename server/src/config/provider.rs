@@ -8,11 +8,12 @@ use identity::SigningAlg;
 use identity::model::claim_mapping::{ClaimMapping, ClaimRule};
 use identity::model::provider::{AssertionTarget, IdentityProvider, ProviderClientAuth, ProviderEndpoints};
 use identity::model::scope::{Scopes, nearest_scope};
+use jiff::SignedDuration;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use toml::Spanned;
 
-use super::documented::{Required, settings_table};
+use super::documented::{Required, implicit, settings_table};
 use super::{ConfigError, ConfigSource};
 
 settings_table! {
@@ -64,6 +65,9 @@ settings_table! {
         fhir_user_claim: Option<String> = None,
         /// Names and telephone numbers are copied when the user is created, or at each sign-in.
         update_claims: UpdateClaims = UpdateClaims::default(),
+        /// Time for which the rights of `mapping` and `fhir_user_claim` count, from the last sign-in at the
+        /// provider, 60 to 31622400. Then refresh tokens end, and apps sign in again.
+        rights_max_age_s: Spanned<u32> ["seconds"] = implicit(86_400),
         /// Values of claims that give scopes and patients.
         mapping: Vec<Spanned<MappingSection>> = Vec::new(),
         /// Maximum wait for the response headers, and between two parts of the body.
@@ -212,6 +216,8 @@ pub(super) fn check_provider(
         let table = rule.span();
         rule.into_inner().check(file, &table)
     });
+    let seconds = file.bounded_number("rights_max_age_s", &section.rights_max_age_s, 60..=31_622_400)?;
+    let rights_max_age = SignedDuration::from_secs(seconds.into());
     let mapping = ClaimMapping {
         rules: rules.collect::<Result<_, _>>()?,
         fhir_user_claim: section.fhir_user_claim,
@@ -229,6 +235,7 @@ pub(super) fn check_provider(
             google,
             create_users: section.create_users,
             link_by_email: section.link_by_email,
+            rights_max_age,
             mapping,
         },
     })

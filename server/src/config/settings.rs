@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use identity::lifetimes::Lifetimes;
+use identity::model::provider::IdentityProvider;
 use identity::sign_in::password::PasswordPolicy;
 use identity::sign_in::throttle::ThrottleLimits;
 use jiff::SignedDuration;
@@ -66,6 +67,11 @@ impl Settings {
             validation: self.validation,
             ..ResourceRules::default()
         }
+    }
+
+    /// The providers, by which rights count.
+    pub fn identity_providers(&self) -> Vec<IdentityProvider> {
+        self.providers.iter().map(|configured| configured.provider.clone()).collect()
     }
 
     /// The description of a custom scope, if the scope is declared or belongs to the demo.

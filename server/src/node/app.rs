@@ -197,6 +197,7 @@ impl App {
             .await
             .context("failed to open the identity records")?;
         identity.lifetimes.configure(settings.load().lifetimes, now).await?;
+        identity.provider_rules.configure(settings.load().identity_providers());
         resources.set_rules(rules);
         let bulk = open_bulk(&config, &resources, &identity, &audit, &clock)?;
         let exports = open_export_log(&config, &address, &clock, &store)?;
@@ -260,6 +261,7 @@ impl App {
     /// Replaces all settings.
     pub fn replace_settings(&self, settings: Settings) {
         self.resources.set_rules(settings.resource_rules());
+        self.identity.provider_rules.configure(settings.identity_providers());
         self.terminology.prefer_versions(settings.preferred_versions.clone());
         self.config.settings.store(Arc::new(settings));
     }

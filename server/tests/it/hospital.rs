@@ -416,3 +416,79 @@ async fn an_authentication_of_unknown_time_is_never_recent() {
     let time = auth_time(&redeem(&server, &at).await).unwrap();
     assert!((begun - 1..=jiff::Timestamp::now().as_second()).contains(&time), "{begun} {time}");
 }
+
+/// Signs in with a password of this server, and returns the answer of the token endpoint.
+async fn sign_in_here(server: &Server, name: &str, password: &str, scope: &str) -> Value {
+    let mut browser = Browser::new(server);
+    let query = form_urlencoded::Serializer::new(String::new())
+        .extend_pairs([
+            ("response_type", "code"),
+            ("client_id", "app"),
+            ("redirect_uri", APP),
+            ("scope", scope),
+            ("code_challenge", CHALLENGE),
+            ("code_challenge_method", "S256"),
+            ("aud", &server.fhir()),
+        ])
+        .finish();
+    let page = location(&browser.get(&format!("{}/oauth2/authorize?{query}", server.base())).await);
+    let mut at = submit(&mut browser, &page, &[("username", name), ("password", password)]).await;
+    while !at.starts_with(APP) {
+        at = if at.contains("/consent?") {
+            submit(&mut browser, &at, &[("answer", "allow")]).await
+        } else {
+            location(&browser.get(&at).await)
+        };
+    }
+    redeem(server, &at).await
+}
+
+async fn refresh(server: &Server, token: &Value) -> Value {
+    let token = token["refresh_token"].as_str().unwrap();
+    let form = [("grant_type", "refresh_token"), ("client_id", "app"), ("refresh_token", token)];
+    let answer = server.client().post(format!("{}/oauth2/token", server.base())).form(&form);
+    answer.send().await.unwrap().json().await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rights_of_a_mapping_end_with_what_gave_them() {
+    let Some((server, provider)) = hospital(ClaimsIn::IdToken).await else { return };
+    let claims = json!({ "name": "Ann Example", "roles": ["clinician"] });
+    let scope = "openid offline_access user/*.rs";
+    let tokens = sign_in(&server, &provider, &claims, scope).await;
+    assert_eq!(tokens["scope"], scope, "{tokens}");
+    let sub = userinfo(&server, &tokens).await["sub"].as_str().unwrap().to_owned();
+    let users = run(&server, &["user", "list", "--json"]);
+    let user: Value = serde_json::from_str(users.lines().find(|line| line.contains(&sub)).unwrap()).unwrap();
+    let name = user["username"].as_str().unwrap();
+    let shown = run(&server, &["user", "show", name]);
+    assert!(shown.contains("roles=clinician") && shown.contains(&provider.issuer), "{shown}");
+
+    // An own password brings none of the rights of the hospital.
+    let password = "three green umbrellas in the rain";
+    assert!(server.with_password(&["user", "set-password", name], password).status.success());
+    let here = sign_in_here(&server, name, password, scope).await;
+    assert_eq!(here["scope"], "openid offline_access", "{here}");
+
+    // A reload without the mapping, and one without the provider, count at once.
+    let tokens = sign_in(&server, &provider, &claims, scope).await;
+    assert_eq!(status(&server, &tokens, "Patient/elsewhere").await, 200);
+    let settings = server.data().join("trefoil.toml");
+    let all = std::fs::read_to_string(&settings).unwrap();
+    let reload = |text: &str| {
+        std::fs::write(&settings, text).unwrap();
+        run(&server, &["reload"]);
+    };
+    reload(&all.replace("\"clinician\"", "\"surgeon\""));
+    assert_eq!(status(&server, &tokens, "Patient/elsewhere").await, 403);
+    let refreshed = refresh(&server, &tokens).await;
+    assert_eq!(refreshed["scope"], "openid offline_access", "{refreshed}");
+    reload(&all);
+    let refreshed = refresh(&server, &refreshed).await;
+    assert_eq!(refreshed["scope"], scope, "{refreshed}");
+    reload("");
+    assert_eq!(status(&server, &refreshed, "Patient/elsewhere").await, 403);
+    assert_eq!(refresh(&server, &refreshed).await["error"], "invalid_grant");
+    let here = refresh(&server, &here).await;
+    assert_eq!(here["scope"], "openid offline_access", "{here}");
+}

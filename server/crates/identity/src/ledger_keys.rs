@@ -7,6 +7,7 @@
 //! | `username/{mapped name}` | subject of the user of this name | with the user |
 //! | `user-email/{digest of address}/{sub}` | a user with this e-mail address; empty | with the user |
 //! | `index/user-email` | all users are in the index of addresses; empty | once |
+//! | `index/user-mapped-rights` | the rights of mappings have the time from which they count; empty | once |
 //! | `factors/{sub}` | passkeys and recovery codes of a user | by compare-and-set |
 //! | `link/{digest of issuer and subject}` | user who is or was linked to an external account | with `link-of` |
 //! | `link-of/{sub}/{digest of issuer and subject}` | one account that is or was linked to a user | with `link` |
@@ -67,6 +68,7 @@ pub(crate) const CLIENTS: &str = "client/";
 pub(crate) const USERS: &str = "user/";
 pub(crate) const USER_EMAIL_INDEX: &str = "index/user-email";
 pub(crate) const USER_DEFAULT_SCOPES: &str = "index/user-default-scopes";
+pub(crate) const USER_MAPPED_RIGHTS: &str = "index/user-mapped-rights";
 pub(crate) const REVOCATIONS: &str = "revoked/";
 pub(crate) const RESTORED: &str = "revoked/before-restore";
 pub(crate) const LONGEST_LIFETIMES: &str = "lifetimes/longest";

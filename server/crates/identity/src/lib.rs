@@ -50,6 +50,7 @@ use client_auth::key_set_cache::KeySetCache;
 use directory::client_registry::{ClientCache, ClientRegistry};
 use directory::lifetime_settings::LifetimeSettings;
 use directory::patient_relations::{NoPatientRelations, PatientRelations};
+use directory::provider_rules::ProviderRules;
 use directory::user_directory::UserDirectory;
 use sign_in::large_request_quota::LargeRequestQuota;
 use sign_in::passkey;
@@ -112,6 +113,8 @@ pub struct Identity {
     pub client_auth: ClientAuthenticator,
     /// Passkeys, recovery codes and linked accounts.
     pub sign_in: SignInService,
+    /// The providers by which rights count.
+    pub provider_rules: Arc<ProviderRules>,
     /// Sign-ins at external providers.
     pub provider_sign_ins: ProviderSignIns,
     /// Limits the number of failed sign-ins.
@@ -235,16 +238,19 @@ impl Identity {
             lifetimes: lifetimes.clone(),
             demo,
         });
+        let provider_rules = Arc::new(ProviderRules::default());
         let users = Arc::new(UserDirectory {
             ledger: ledger.clone(),
             random: random.clone(),
             audit: audit.clone(),
             relations,
+            providers: provider_rules.clone(),
             demo,
         });
         // Stores that were written before the index existed have no entries in it.
         users.index_emails(now).await?;
         users.extend_default_scopes(now).await?;
+        users.date_mapped_rights(now).await?;
         let revocations = RevocationList::new(ledger.clone());
         let dpop = Arc::new(DpopVerifier { ledger: ledger.clone() });
         let grants = Arc::new(GrantStore {
@@ -278,6 +284,7 @@ impl Identity {
             lifetimes: lifetimes.clone(),
         });
         Ok(Self {
+            provider_rules,
             client_auth: ClientAuthenticator {
                 ledger: ledger.clone(),
                 audit: audit.clone(),

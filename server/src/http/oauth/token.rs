@@ -199,7 +199,7 @@ async fn user_tokens(
     refresh_token: Option<String>,
 ) -> Result<TokenResponse, Problem> {
     let identity = &context.app.identity;
-    let user = identity.users.active_user(&grant.sub, context.now).await?;
+    let user = identity.users.signed_in_user(&grant.sub, grant.signed_in_by(), context.now).await?;
     let lifetime = identity.lifetimes.for_client(client).access_token;
     let access_token = identity.tokens.mint_access_token(grant, lifetime, context.now);
     let beside = IdTokenContext { access_token: Some(&access_token), user: user.as_ref() };

@@ -53,6 +53,7 @@ pub(super) fn grant_error(error: &GrantError) -> Response {
         | GrantError::Key
         | GrantError::Revoked
         | GrantError::Withdrawn
+        | GrantError::RightsEnded
         | GrantError::Patient => {
             oauth_error(StatusCode::BAD_REQUEST, "invalid_grant", Some(&error.to_string()))
         }

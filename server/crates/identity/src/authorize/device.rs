@@ -264,6 +264,7 @@ impl DeviceAuthorizations {
                 need_patient_banner: true,
                 family: self.random.id(),
                 amr: session.amr.clone(),
+                provider: session.provider.clone(),
                 jkt: None,
                 resource: None,
                 fhir_context: Vec::new(),

@@ -398,6 +398,7 @@ impl AuthorizationService {
             granted: now,
             auth_time: session.auth_time,
             amr: session.amr,
+            provider: session.provider,
             sid: session.sid,
             session_ends: session.ends,
             epoch: session.epoch,

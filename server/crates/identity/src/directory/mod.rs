@@ -4,4 +4,5 @@ pub mod account_links;
 pub mod client_registry;
 pub mod lifetime_settings;
 pub mod patient_relations;
+pub mod provider_rules;
 pub mod user_directory;

@@ -9,7 +9,10 @@ use store::{Expect, Ledger as _, LedgerWrite, StoreError};
 use crate::audit::{AuditEvent, AuditSink, RecordAction, SignInMethod};
 use crate::directory::account_links::LinkedAccount;
 use crate::directory::patient_relations::PatientRelations;
+use crate::directory::provider_rules::{ProviderRules, SignedInBy};
 use crate::ledger_keys;
+use crate::model::counted_rights::MappedClaims;
+use crate::model::provider::IdentityProvider;
 use crate::model::scope::Scopes;
 use crate::model::user::{User, default_scopes};
 use crate::model::user_name::{self, UserNameDefect};
@@ -99,22 +102,55 @@ pub struct UserDirectory {
     pub(crate) random: Arc<dyn Random>,
     pub(crate) audit: Arc<dyn AuditSink>,
     pub(crate) relations: Arc<dyn PatientRelations>,
+    pub(crate) providers: Arc<ProviderRules>,
     /// `true` if users of the demo project may sign in.
     pub(crate) demo: bool,
 }
 
 impl UserDirectory {
-    /// Returns the user with this subject if the user exists and may sign in and use tokens now.
+    /// Returns the user of a session or grant if the user exists and may use it now, with the rights that
+    /// count after this sign-in.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the read fails.
+    pub async fn signed_in_user(
+        &self,
+        sub: &str,
+        by: SignedInBy<'_>,
+        now: Timestamp,
+    ) -> Result<Option<User>, StoreError> {
+        let Some(user) = self.served_user(sub, now).await? else { return Ok(None) };
+        let providers = self.providers.current();
+        let provider = match by {
+            SignedInBy::OwnMethod => None,
+            SignedInBy::Provider(name) => providers.iter().find(|provider| provider.name == name),
+            SignedInBy::UnnamedProvider => {
+                let issuer = user.mapped.as_ref().and_then(|mapped| mapped.issuer.as_ref());
+                let is_issuer = |provider: &&IdentityProvider| {
+                    provider.mapping.gives_rights()
+                        && issuer.is_none_or(|issuer| *issuer == provider.issuer)
+                };
+                providers.iter().find(is_issuer)
+            }
+        };
+        Ok(Some(self.with_relations(user.with_counted_rights(provider, now), now).await?))
+    }
+
+    /// Returns the user with this subject if the user exists and may sign in now, with all rights that any
+    /// sign-in gave.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the read fails.
     pub async fn active_user(&self, sub: &str, now: Timestamp) -> Result<Option<User>, StoreError> {
-        let record = self.ledger.read_record::<User>(&ledger_keys::user_record(sub), now).await?;
-        let active = record.map(|stored| stored.value).filter(|user| !user.disabled && self.is_served(user));
-        match active {
+        match self.served_user(sub, now).await? {
             Some(user) => Ok(Some(self.with_relations(user, now).await?)),
             None => Ok(None),
         }
+    }
+
+    async fn served_user(&self, sub: &str, now: Timestamp) -> Result<Option<User>, StoreError> {
+        let record = self.ledger.read_record::<User>(&ledger_keys::user_record(sub), now).await?;
+        Ok(record.map(|stored| stored.value).filter(|user| !user.disabled && self.is_served(user)))
     }
 
     /// Returns the user with this name, disabled or not.
@@ -184,6 +220,33 @@ impl UserDirectory {
                 && stored.value.allowed_scopes == previous
             {
                 let user = User { allowed_scopes: default_scopes(), ..stored.value };
+                let write = records::put_record(key.clone(), &user, None, Expect::Revision(stored.revision));
+                match self.ledger.write(vec![write], now).await {
+                    // Another change came first: read the user again.
+                    Ok(_) | Err(StoreError::Conflict { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        self.ledger.write(vec![LedgerWrite::put(done, "", Expect::Any)], now).await.map(drop)
+    }
+
+    /// Gives the rights of mappings from before their claims were stored the time of the upgrade, once, from
+    /// which their age counts.
+    pub(crate) async fn date_mapped_rights(&self, now: Timestamp) -> Result<(), StoreError> {
+        let done = ledger_keys::USER_MAPPED_RIGHTS;
+        if self.ledger.get(done, now).await?.is_some() {
+            return Ok(());
+        }
+        for user in self.all_users(now).await? {
+            let key = ledger_keys::user_record(&user.sub);
+            while let Some(stored) = self.ledger.read_record::<User>(&key, now).await?
+                && stored.value.is_mapped
+                && stored.value.mapped.is_none()
+            {
+                let fhir_user = stored.value.fhir_user.clone();
+                let mapped = Some(MappedClaims { issuer: None, at: now, values: None, fhir_user });
+                let user = User { mapped, ..stored.value };
                 let write = records::put_record(key.clone(), &user, None, Expect::Revision(stored.revision));
                 match self.ledger.write(vec![write], now).await {
                     // Another change came first: read the user again.

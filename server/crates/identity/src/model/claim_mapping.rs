@@ -2,9 +2,12 @@
 //! and the renewal of names. They are set at each sign-in, so that a lost role ends what it gave. A member
 //! that an administrator has set by hand is never changed.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::model::counted_rights::MappedClaims;
 use crate::model::scope::{ADMIN_SCOPE, Scopes};
 use crate::model::user::{StandardClaims, User, default_scopes};
 
@@ -46,6 +49,9 @@ pub struct MappedRights {
     pub groups: Vec<String>,
     /// Value of the claim with the FHIR resource. The caller checks that it exists.
     pub fhir_user: Option<String>,
+    /// The claims with the values of all rules that apply.
+    #[serde(default)]
+    pub values: BTreeSet<(String, String)>,
     /// Claims of which the provider has sent a link in place of the values, because they are too many.
     pub omitted: Vec<String>,
     /// Claims that have the value of a rule, which does not apply because the provider has not verified the
@@ -70,7 +76,6 @@ impl ClaimMapping {
     /// The rights that the claims of a provider give.
     pub fn rights(&self, claims: &Map<String, Value>) -> MappedRights {
         let mut rights = MappedRights::default();
-        let mut scopes = Vec::new();
         for rule in &self.rules {
             if is_omitted(claims, &rule.claim) && !rights.omitted.contains(&rule.claim) {
                 rights.omitted.push(rule.claim.clone());
@@ -81,20 +86,50 @@ impl ClaimMapping {
             if !is_trusted(claims, &rule.claim) {
                 rights.unverified.push(rule.claim.clone());
             } else {
-                scopes.extend(rule.allowed_scopes.iter().map(str::to_owned));
-                rights.groups.extend(rule.groups.iter().cloned());
+                rights.values.insert((rule.claim.clone(), rule.value.clone()));
             }
         }
         rights.unverified.dedup();
-        scopes.sort_unstable();
-        scopes.dedup();
-        rights.groups.sort_unstable();
-        rights.groups.dedup();
-        rights.allowed_scopes = scopes.into();
+        let rights = MappedRights { unverified: rights.unverified, omitted: rights.omitted, ..self.rights_of(rights.values) };
         let named = self.fhir_user_claim.as_deref().filter(|name| is_trusted(claims, name));
         let fhir_user = named.and_then(|name| claim(claims, name));
-        rights.fhir_user = fhir_user.and_then(Value::as_str).map(str::to_owned);
-        rights
+        MappedRights { fhir_user: fhir_user.and_then(Value::as_str).map(str::to_owned), ..rights }
+    }
+
+    /// What these values of claims give.
+    fn rights_of(&self, values: BTreeSet<(String, String)>) -> MappedRights {
+        let applies = |rule: &&ClaimRule| {
+            values.iter().any(|(claim, value)| *claim == rule.claim && *value == rule.value)
+        };
+        let rules: Vec<_> = self.rules.iter().filter(applies).collect();
+        let scopes: BTreeSet<_> = rules.iter().flat_map(|rule| rule.allowed_scopes.iter()).collect();
+        let groups: BTreeSet<_> = rules.iter().flat_map(|rule| rule.groups.iter().cloned()).collect();
+        MappedRights {
+            allowed_scopes: scopes.into_iter().collect(),
+            groups: groups.into_iter().collect(),
+            values,
+            ..MappedRights::default()
+        }
+    }
+
+    /// What the claims of an earlier sign-in give by the present rules. Of rights from before the claims were
+    /// stored, those count that some rule gives.
+    pub(crate) fn counted(&self, user: &User, mapped: &MappedClaims) -> MappedRights {
+        let has_claim = self.fhir_user_claim.is_some();
+        let Some(values) = &mapped.values else {
+            let all = self.rules.iter().map(|rule| (rule.claim.clone(), rule.value.clone()));
+            let possible = self.rights_of(all.collect());
+            let administrator = user.administrator.then_some(ADMIN_SCOPE);
+            let had = user.allowed_scopes.iter().chain(administrator).collect::<Scopes>();
+            return MappedRights {
+                allowed_scopes: had.filter(|scope| possible.allowed_scopes.contains(scope)),
+                groups: user.groups.iter().filter(|id| possible.groups.contains(id)).cloned().collect(),
+                fhir_user: user.fhir_user.clone().filter(|_| has_claim),
+                ..MappedRights::default()
+            };
+        };
+        let fhir_user = mapped.fhir_user.clone().filter(|_| has_claim);
+        MappedRights { fhir_user, ..self.rights_of(values.clone()) }
     }
 
     /// Sets the rights and, if they are renewed, the claims of a user who has signed in at the provider.

@@ -1,6 +1,7 @@
 //! Types of clients, users and external providers, and of protocol values such as scopes and redirect URIs.
 
 pub mod claim_mapping;
+pub mod counted_rights;
 pub mod client;
 pub mod client_metadata;
 pub mod client_values;

@@ -109,6 +109,8 @@ pub struct IdentityProvider {
     /// `true` if a sign-in with an unknown account links the account to the only user with the same e-mail
     /// address, provided that the provider has verified the address.
     pub link_by_email: bool,
+    /// Time for which the rights of a sign-in count.
+    pub rights_max_age: jiff::SignedDuration,
     /// The rights that claims of the provider give.
     pub mapping: ClaimMapping,
 }
@@ -209,6 +211,7 @@ mod tests {
             google,
             create_users: false,
             link_by_email: false,
+            rights_max_age: jiff::SignedDuration::from_hours(24),
             mapping: ClaimMapping::default(),
         }
     }

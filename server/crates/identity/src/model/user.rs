@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::counted_rights::MappedClaims;
 pub use crate::model::members::{DEFAULT_SCOPES, StandardClaims};
 use crate::model::scope::{ADMIN_SCOPE, LAUNCH_SCOPE, ScopeContext, ScopePermissions, Scopes, SmartScope};
 
@@ -54,6 +55,15 @@ pub struct User {
     /// `true` if a provider has set rights of the user (see [`super::claim_mapping`]).
     #[serde(default)]
     pub is_mapped: bool,
+    /// What the last sign-in at a provider has found (see [`super::counted_rights`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mapped: Option<MappedClaims>,
+    /// Time at which rights end that count now. It is found with the user and not stored.
+    #[serde(skip)]
+    pub rights_until: Option<jiff::Timestamp>,
+    /// `true` if a provider gave rights that do not count. It is found with the user and not stored.
+    #[serde(skip)]
+    pub rights_ended: bool,
     /// `true` if the user is part of the demo project.
     #[serde(default)]
     pub demo: bool,

@@ -11,7 +11,7 @@
 //! link with their own sign-in method first. A user who has an account of the issuer is a different person to
 //! that issuer, whatever the addresses are: issuers reassign addresses.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::{Expect, LedgerWrite, StoreError};
 
@@ -21,6 +21,7 @@ use crate::directory::user_directory::UserError;
 use crate::encoding;
 use crate::ledger_keys;
 use crate::lifetimes;
+use crate::model::counted_rights::MappedClaims;
 use crate::model::provider::{ExternalUser, IdentityProvider};
 use crate::model::user::{User, default_scopes};
 use crate::model::user_name;
@@ -269,12 +270,12 @@ impl SignInService {
             return Ok(user);
         }
         let mut renewed = user.clone();
-        mapping.apply(&mut renewed, &external.rights, &external.claims);
+        apply_claims(provider, &mut renewed, external, now);
         // A write for each sign-in would invalidate what is cached of all users.
         if renewed == user {
             return Ok(user);
         }
-        let apply = |user: &mut User| mapping.apply(user, &external.rights, &external.claims);
+        let apply = |user: &mut User| apply_claims(provider, user, external, now);
         self.users.change_user(&user.username, now, apply).await?;
         Ok(self.users.active_user(&user.sub, now).await?.unwrap_or(user))
     }
@@ -295,7 +296,7 @@ impl SignInService {
             allowed_scopes: default_scopes(),
             ..User::default()
         };
-        provider.mapping.apply(&mut user, &external.rights, &external.claims);
+        apply_claims(provider, &mut user, external, now);
         // A new user has no tokens.
         user.epoch = 0;
         let link = new_account(&provider.name, external, true, now).link_writes(&user.sub, Expect::Absent);
@@ -482,6 +483,29 @@ impl SignInService {
             Err(StoreError::Conflict { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// Sets what the claims of a sign-in give. The time of the sign-in is stored with a precision of 5 minutes,
+/// so that few sign-ins write the user.
+fn apply_claims(provider: &IdentityProvider, user: &mut User, external: &ExternalUser, now: Timestamp) {
+    provider.mapping.apply(user, &external.rights, &external.claims);
+    if !provider.mapping.gives_rights() {
+        return;
+    }
+    let rights = &external.rights;
+    let mapped = MappedClaims {
+        issuer: Some(external.issuer.clone()),
+        at: now,
+        values: Some(rights.values.clone()),
+        fhir_user: rights.fhir_user.clone(),
+    };
+    let precision = SignedDuration::from_mins(5).min(provider.rights_max_age / 10);
+    let is_current = user.mapped.as_ref().is_some_and(|known| {
+        MappedClaims { at: known.at, ..mapped.clone() } == *known && now.duration_since(known.at) < precision
+    });
+    if !is_current {
+        user.mapped = Some(mapped);
     }
 }
 

@@ -12,6 +12,7 @@ use store::{Expect, LedgerWrite, StoreError};
 
 use crate::audit::{AuditEvent, AuditSink};
 use crate::directory::lifetime_settings::LifetimeSettings;
+use crate::directory::provider_rules::SignedInBy;
 use crate::directory::user_directory::UserDirectory;
 use crate::encoding;
 use crate::ledger_keys;
@@ -111,6 +112,11 @@ impl SignInProof {
 }
 
 impl Session {
+    /// How the user signed in.
+    pub fn signed_in_by(&self) -> SignedInBy<'_> {
+        self.provider.as_deref().map_or(SignedInBy::OwnMethod, SignedInBy::Provider)
+    }
+
     /// `true` if the user is known to have been authenticated within this time. A session that began with the
     /// authentication of days ago at a provider is not recent.
     pub fn is_authenticated_within(&self, age: SignedDuration, now: Timestamp) -> bool {
@@ -229,7 +235,8 @@ impl SessionStore {
             return Ok(None);
         };
         let mut session = stored.value;
-        let Some(user) = self.users.active_user(&session.sub, now).await? else { return Ok(None) };
+        let user = self.users.signed_in_user(&session.sub, session.signed_in_by(), now).await?;
+        let Some(user) = user else { return Ok(None) };
         if !self.is_active(&session, &user, now).await? {
             return Ok(None);
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use store::StoreError;
 
+use crate::directory::provider_rules::SignedInBy;
 use crate::model::scope::{ScopeContext, ScopePermissions, Scopes, SmartScope};
 use crate::model::user::User;
 use crate::tokens::dpop::{BadProof, ProofError};
@@ -31,6 +32,9 @@ pub struct AccessToken {
     /// Authentication context class of the sign-in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acr: Option<String>,
+    /// Name of the external provider that authenticated the user, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
     /// Id of the browser session whose end also ends the token. `None` with `offline_access`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sid: Option<String>,
@@ -61,6 +65,11 @@ pub struct KeyConfirmation {
 }
 
 impl AccessToken {
+    /// How the user signed in.
+    pub fn signed_in_by(&self) -> SignedInBy<'_> {
+        self.provider.as_deref().map_or(SignedInBy::OwnMethod, SignedInBy::Provider)
+    }
+
     /// Returns `true` if the token is intended for this audience.
     pub fn is_for_audience(&self, audience: &str) -> bool {
         self.aud.iter().any(|aud| aud == audience)

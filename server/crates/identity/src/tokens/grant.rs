@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::StoreError;
 
+use crate::directory::provider_rules::SignedInBy;
 use crate::model::client::{Client, GrantType};
 use crate::model::scope::Scopes;
 use crate::model::user::User;
@@ -33,6 +34,9 @@ pub struct Grant {
     pub auth_time: Option<Timestamp>,
     /// Authentication methods of the sign-in (RFC 8176).
     pub amr: Vec<String>,
+    /// Name of the external provider that authenticated the user, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
     /// Id of the browser session.
     pub sid: String,
     /// Time at which the browser session ends at the latest.
@@ -102,6 +106,9 @@ pub enum GrantError {
     /// The client or the user lost the scope that allowed the refresh token.
     #[error("the client or the user may no longer have refresh tokens; start a new authorization request")]
     Withdrawn,
+    /// The rights that a provider gave have ended, by their age or by the configuration.
+    #[error("the rights that the user has from a provider have ended; start a new authorization request")]
+    RightsEnded,
     /// The user may no longer access the launch patient.
     #[error("the user may no longer access the patient of this grant; start a new authorization request")]
     Patient,
@@ -117,6 +124,15 @@ pub enum GrantError {
 }
 
 impl Grant {
+    /// How the user signed in. Each own method has a value in `amr`, and a provider has none.
+    pub fn signed_in_by(&self) -> SignedInBy<'_> {
+        match &self.provider {
+            Some(name) => SignedInBy::Provider(name),
+            None if self.amr.is_empty() => SignedInBy::UnnamedProvider,
+            None => SignedInBy::OwnMethod,
+        }
+    }
+
     /// Returns `true` if the client receives a refresh token for this grant.
     pub fn allows_refresh(&self, client: &Client) -> bool {
         allows_refresh(&self.scopes, client)

@@ -9,6 +9,7 @@ use store::{Expect, LedgerWrite, StoreError};
 
 use crate::audit::{AuditEvent, AuditSink};
 use crate::directory::client_registry::ClientRegistry;
+use crate::directory::provider_rules::SignedInBy;
 use crate::directory::lifetime_settings::LifetimeSettings;
 use crate::directory::user_directory::UserDirectory;
 use crate::ledger_keys;
@@ -308,8 +309,8 @@ impl GrantStore {
         client: &Client,
         now: Timestamp,
     ) -> Result<Scopes, GrantError> {
-        let user = self.users.active_user(&grant.sub, now).await?.filter(|user| user.epoch == grant.epoch);
-        let user = user.ok_or(GrantError::Revoked)?;
+        let user = self.users.signed_in_user(&grant.sub, grant.signed_in_by(), now).await?;
+        let user = user.filter(|user| user.epoch == grant.epoch).ok_or(GrantError::Revoked)?;
         if self.revocations.is_revoked("family", &grant.family, now).await? {
             return Err(GrantError::Revoked);
         }
@@ -326,6 +327,10 @@ impl GrantStore {
         }
         if grant.patient.as_deref().is_some_and(|patient| !user.may_see_patient(patient)) {
             return Err(GrantError::Patient);
+        }
+        // A user who signed in with an own method never had these rights in this grant.
+        if user.rights_ended && grant.signed_in_by() != SignedInBy::OwnMethod {
+            return Err(GrantError::RightsEnded);
         }
         let remaining = still_granted(&grant.scopes, client, Some(&user));
         if remaining.is_empty() { Err(GrantError::Revoked) } else { Ok(remaining) }

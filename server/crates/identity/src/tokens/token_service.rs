@@ -37,6 +37,8 @@ struct CachedToken {
     epoch: u64,
     /// Revision of the key ring that verified the signature.
     ring: u64,
+    /// Generation of the configured providers.
+    rules: u64,
 }
 
 impl TokenCache {
@@ -77,6 +79,7 @@ impl TokenService {
             jti: self.random.id(),
             auth_time: grant.auth_time.map(Timestamp::as_second),
             acr: Some(acr_of(&grant.amr).to_owned()),
+            provider: grant.provider.clone(),
             sid: (!offline).then(|| grant.sid.clone()),
             family: Some(grant.family.clone()),
             epoch: Some(grant.epoch),
@@ -108,6 +111,7 @@ impl TokenService {
             jti: self.random.id(),
             auth_time: None,
             acr: None,
+            provider: None,
             sid: None,
             family: None,
             epoch: None,
@@ -189,7 +193,7 @@ impl TokenService {
         token: &str,
         now: Timestamp,
     ) -> Result<Arc<TokenAccess>, BadToken> {
-        let epoch = self.ledger.cache_epoch();
+        let (epoch, rules) = (self.ledger.cache_epoch(), self.users.providers.generation());
         if epoch.is_none() {
             Box::pin(self.signing_keys.load_changes(now)).await.map_err(store::StoreError::from)?;
         }
@@ -203,7 +207,10 @@ impl TokenService {
         if now.as_second() >= token.exp {
             return Err(BadToken::Expired);
         }
-        if let Some(cached) = known.filter(|cached| Some(cached.epoch) == epoch) {
+        if let Some(cached) = known.filter(|cached| {
+            let until = cached.access.user.as_ref().and_then(|user| user.rights_until);
+            Some(cached.epoch) == epoch && cached.rules == rules && until.is_none_or(|until| now < until)
+        }) {
             return Ok(cached.access.clone());
         }
         // Boxed, because only the first request with a token needs the memory of this future.
@@ -214,7 +221,7 @@ impl TokenService {
         // The patients of a carer follow from resources, whose changes the epoch does not count.
         let depends_on_resources = access.user.as_ref().is_some_and(User::depends_on_resources);
         if let Some(epoch) = epoch.filter(|_| !depends_on_resources) {
-            let cached = CachedToken { access: access.clone(), epoch, ring: ring.revision };
+            let cached = CachedToken { access: access.clone(), epoch, ring: ring.revision, rules };
             self.verified.0.insert(key.into(), Arc::new(cached));
         }
         Ok(access)
@@ -261,7 +268,8 @@ impl TokenService {
         if self.revocations.is_consent_withdrawn(&access.sub, &access.client_id, issued, now).await? {
             return Err(BadToken::Revoked);
         }
-        let user = self.users.active_user(&access.sub, now).await?.ok_or(BadToken::UserGone)?;
+        let user = self.users.signed_in_user(&access.sub, access.signed_in_by(), now).await?;
+        let user = user.ok_or(BadToken::UserGone)?;
         if user.epoch != epoch {
             return Err(BadToken::SignedOut);
         }

@@ -6,6 +6,7 @@
 mod administration;
 mod authorize;
 mod client_auth;
+mod counted_rights;
 mod device;
 mod dpop;
 mod grants;

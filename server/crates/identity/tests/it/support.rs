@@ -70,6 +70,7 @@ impl World {
             sub: self.user.sub.clone(),
             scopes: Scopes::parse(scopes).unwrap(),
             auth_time: Some(at(0)),
+            provider: None,
             sid: "sid".to_owned(),
             session_ends: at(12 * 3600),
             epoch: self.user.epoch,

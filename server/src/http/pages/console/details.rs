@@ -33,7 +33,7 @@ pub async fn show_user(context: &RequestContext) -> Result<Response, Problem> {
     let content = html! {
         (back())
         table {
-            @for (name, value) in user_facts(&user, &methods) {
+            @for (name, value) in user_facts(&user, &methods, &context.app.identity.provider_rules.current()) {
                 tr { th scope="row" { (name) } td { (value) } }
             }
         }
