@@ -229,7 +229,7 @@ async fn external_user(
     outcome.await.inspect_err(|failure| log_failure(&flow.provider, failure))
 }
 
-/// What becomes of a sign-in at a provider.
+/// Result of a sign-in at a provider.
 enum Admission {
     /// The person is signed in, or continues on the sign-in page.
     Answered(Response),

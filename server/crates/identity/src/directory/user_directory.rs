@@ -11,7 +11,7 @@ use crate::directory::account_links::LinkedAccount;
 use crate::directory::patient_relations::PatientRelations;
 use crate::directory::provider_rules::{ProviderRules, SignedInBy};
 use crate::ledger_keys;
-use crate::model::counted_rights::MappedClaims;
+use crate::model::mapped_claims::MappedClaims;
 use crate::model::provider::IdentityProvider;
 use crate::model::scope::Scopes;
 use crate::model::user::{User, default_scopes};
@@ -127,8 +127,7 @@ impl UserDirectory {
             SignedInBy::UnnamedProvider => {
                 let issuer = user.mapped.as_ref().and_then(|mapped| mapped.issuer.as_ref());
                 let is_issuer = |provider: &&IdentityProvider| {
-                    provider.mapping.gives_rights()
-                        && issuer.is_none_or(|issuer| *issuer == provider.issuer)
+                    provider.mapping.gives_rights() && issuer.is_none_or(|issuer| *issuer == provider.issuer)
                 };
                 providers.iter().find(is_issuer)
             }

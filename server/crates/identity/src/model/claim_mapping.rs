@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::model::counted_rights::MappedClaims;
+use crate::model::mapped_claims::MappedClaims;
 use crate::model::scope::{ADMIN_SCOPE, Scopes};
 use crate::model::user::{StandardClaims, User, default_scopes};
 
-/// The claims that anybody may claim, each with the claim by which the provider says that it has verified the
-/// value (OpenID Connect Core section 5.1).
+/// The claims that users may enter themselves, each with the claim by which the provider says that it has
+/// verified the value (OpenID Connect Core section 5.1).
 pub const VERIFIED_CLAIMS: [(&str, &str); 2] =
     [("email", "email_verified"), ("phone_number", "phone_number_verified")];
 
@@ -90,13 +90,17 @@ impl ClaimMapping {
             }
         }
         rights.unverified.dedup();
-        let rights = MappedRights { unverified: rights.unverified, omitted: rights.omitted, ..self.rights_of(rights.values) };
+        let rights = MappedRights {
+            unverified: rights.unverified,
+            omitted: rights.omitted,
+            ..self.rights_of(rights.values)
+        };
         let named = self.fhir_user_claim.as_deref().filter(|name| is_trusted(claims, name));
         let fhir_user = named.and_then(|name| claim(claims, name));
         MappedRights { fhir_user: fhir_user.and_then(Value::as_str).map(str::to_owned), ..rights }
     }
 
-    /// What these values of claims give.
+    /// The rights that these values of claims give.
     fn rights_of(&self, values: BTreeSet<(String, String)>) -> MappedRights {
         let applies = |rule: &&ClaimRule| {
             values.iter().any(|(claim, value)| *claim == rule.claim && *value == rule.value)
@@ -112,8 +116,8 @@ impl ClaimMapping {
         }
     }
 
-    /// What the claims of an earlier sign-in give by the present rules. Of rights from before the claims were
-    /// stored, those count that some rule gives.
+    /// The rights that the claims of an earlier sign-in give by the present rules. Of rights from before
+    /// the claims were stored, those count that some rule gives.
     pub(crate) fn counted(&self, user: &User, mapped: &MappedClaims) -> MappedRights {
         let has_claim = self.fhir_user_claim.is_some();
         let Some(values) = &mapped.values else {
@@ -212,7 +216,7 @@ fn contains(claim: Option<&Value>, value: &str) -> bool {
     }
 }
 
-/// `false` for an address that the provider has not verified: anybody may enter it into their profile.
+/// `false` for an address that the provider has not verified: users may enter any into their profile.
 fn is_trusted(claims: &Map<String, Value>, name: &str) -> bool {
     let flag = VERIFIED_CLAIMS.iter().find(|(address, _)| *address == name).map(|(_, flag)| *flag);
     flag.is_none_or(|flag| claims.get(flag) == Some(&Value::Bool(true)))

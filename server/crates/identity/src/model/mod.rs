@@ -1,11 +1,12 @@
 //! Types of clients, users and external providers, and of protocol values such as scopes and redirect URIs.
 
 pub mod claim_mapping;
-pub mod counted_rights;
 pub mod client;
 pub mod client_metadata;
 pub mod client_values;
+pub mod counted_rights;
 pub mod error_code;
+pub mod mapped_claims;
 pub mod members;
 pub mod nearest_name;
 pub mod pkce;

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::counted_rights::MappedClaims;
+use crate::model::mapped_claims::MappedClaims;
 pub use crate::model::members::{DEFAULT_SCOPES, StandardClaims};
 use crate::model::scope::{ADMIN_SCOPE, LAUNCH_SCOPE, ScopeContext, ScopePermissions, Scopes, SmartScope};
 
@@ -55,7 +55,7 @@ pub struct User {
     /// `true` if a provider has set rights of the user (see [`super::claim_mapping`]).
     #[serde(default)]
     pub is_mapped: bool,
-    /// What the last sign-in at a provider has found (see [`super::counted_rights`]).
+    /// The claims that the last sign-in at a provider has found (see [`super::counted_rights`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mapped: Option<MappedClaims>,
     /// Time at which rights end that count now. It is found with the user and not stored.

@@ -21,7 +21,7 @@ use crate::directory::user_directory::UserError;
 use crate::encoding;
 use crate::ledger_keys;
 use crate::lifetimes;
-use crate::model::counted_rights::MappedClaims;
+use crate::model::mapped_claims::MappedClaims;
 use crate::model::provider::{ExternalUser, IdentityProvider};
 use crate::model::user::{User, default_scopes};
 use crate::model::user_name;

@@ -9,8 +9,8 @@ use store::{Expect, LedgerWrite, StoreError};
 
 use crate::audit::{AuditEvent, AuditSink};
 use crate::directory::client_registry::ClientRegistry;
-use crate::directory::provider_rules::SignedInBy;
 use crate::directory::lifetime_settings::LifetimeSettings;
+use crate::directory::provider_rules::SignedInBy;
 use crate::directory::user_directory::UserDirectory;
 use crate::ledger_keys;
 use crate::model::client::Client;

@@ -91,11 +91,11 @@ async fn rights_count_in_sign_ins_of_their_provider_and_for_their_age() {
     check(SignedInBy::Provider("Gone"), 1, "", true).await;
     check(CLINIC, 24 * HOUR - 1, ALL, false).await;
     check(CLINIC, 24 * HOUR, "", true).await;
-    // Each sign-in there counts anew, for all sessions and grants.
+    // Each sign-in there begins a new period, for all sessions and grants.
     sign_in(identity, &clinic, 20 * HOUR).await;
     check(CLINIC, 30 * HOUR, ALL, false).await;
     check(CLINIC, 44 * HOUR, "", true).await;
-    // What an administrator sets counts always.
+    // Rights that an administrator sets count always.
     let set = |user: &mut User| {
         user.allowed_scopes = Scopes::parse("openid user/*.rs").unwrap();
         user.set_by_hand.insert("allowed_scopes".to_owned());
@@ -137,10 +137,8 @@ async fn tokens_lose_the_rights_and_refresh_tokens_end() {
     identity.provider_rules.configure(vec![clinic.clone()]);
     let user = sign_in(identity, &clinic, 0).await;
     let scopes = "openid offline_access user/*.rs";
-    let wide = trefoil_identity::model::client::Client {
-        scopes: Scopes::parse(scopes).unwrap(),
-        ..client("wide")
-    };
+    let wide =
+        trefoil_identity::model::client::Client { scopes: Scopes::parse(scopes).unwrap(), ..client("wide") };
     identity.clients.add_client(&wide, at(0)).await.unwrap();
     let wide = identity.clients.active_client("wide", at(0)).await.unwrap().unwrap();
     let grant = Grant {
@@ -186,7 +184,7 @@ async fn tokens_lose_the_rights_and_refresh_tokens_end() {
     let earlier = Grant { provider: None, ..grant.clone() };
     let token = identity.grants.issue_refresh_token(&earlier, &wide, at(0)).await.unwrap();
     assert_eq!(redeem(&token, 1_000).await.unwrap().0.scopes.to_string(), scopes);
-    // That of an own method goes on with the rights that an administrator has set.
+    // That of an own method continues with the rights that an administrator has set.
     let token = identity.grants.issue_refresh_token(&own, &wide, at(0)).await.unwrap();
     let (refreshed, token) = redeem(&token, 1_000).await.unwrap();
     assert_eq!(refreshed.scopes.to_string(), "openid offline_access");
@@ -213,11 +211,14 @@ async fn rights_of_before_count_from_the_upgrade() {
     let identity = Identity::open(store, random, "https://as.example", false, at(HOUR)).await.unwrap();
     identity.provider_rules.configure(vec![clinic]);
     for by in [CLINIC, SignedInBy::UnnamedProvider] {
-        // What no rule of today gives does not count.
+        // Scopes and groups that no rule of today gives do not count.
         assert_eq!(rights(&identity, &sub, by, 2 * HOUR).await, ("scopes groups fhirUser".to_owned(), false));
         assert_eq!(rights(&identity, &sub, by, 25 * HOUR).await, (String::new(), true));
         let user = identity.users.signed_in_user(&sub, by, at(2 * HOUR)).await.unwrap().unwrap();
-        assert_eq!((user.groups, user.allowed_scopes.covers("user/Patient.cud")), (vec!["ward".to_owned()], false));
+        assert_eq!(
+            (user.groups, user.allowed_scopes.covers("user/Patient.cud")),
+            (vec!["ward".to_owned()], false)
+        );
     }
     assert_eq!(rights(&identity, &sub, SignedInBy::OwnMethod, 2 * HOUR).await, (String::new(), true));
 }
