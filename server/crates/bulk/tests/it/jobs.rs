@@ -380,6 +380,8 @@ fn many_files_are_removed_after_the_answer_to_a_delete() {
             assert!(status.is_err(), "the export exists after its delete");
             if !stops {
                 until("the files are removed", async || !world.folder_of(&job).exists()).await;
+                let left = async || world.store.scan("bulk/", None, 100, world.now()).await.unwrap();
+                until("the records are removed", async || left().await.is_empty()).await;
             }
             (world, job)
         });
