@@ -260,7 +260,7 @@ pub enum UserSubcommand {
     #[command(after_help = "Example:\n  trefoil user list --json | jq -r .username")]
     List {
         /// Only users whose names are not accepted for new users, for example because they contain invisible
-        /// characters.
+        /// characters, and users whom apps see with the name of another user.
         #[arg(long)]
         irregular_names: bool,
     },

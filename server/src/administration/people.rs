@@ -1,5 +1,7 @@
 //! Commands for users, clients and signing keys.
 
+use std::collections::{BTreeSet, HashSet};
+
 use anyhow::{Context as _, Result, bail};
 use identity::directory::user_directory::UserError;
 use identity::directory::user_directory::{AccountsOfDeleted, OtherMethods};
@@ -48,16 +50,21 @@ pub async fn execute_user_command(
         }
         UserCommand::List | UserCommand::ListIrregularNames => {
             let irregular_names = matches!(command, UserCommand::ListIrregularNames);
-            for user in identity.users.all_users(now).await? {
-                let defect = user_name::check_new_name(&user.username).err();
-                if irregular_names && defect.is_none() {
+            let users = identity.users.all_users(now).await?;
+            let shared = shared_names(&users);
+            for user in users {
+                let is_shared = user.claims.preferred_username.as_ref().is_some_and(|name| {
+                    *name != user.username && shared.contains(&user_name::counted_name(name))
+                });
+                let is_irregular = is_shared || user_name::check_new_name(&user.username).is_err();
+                if irregular_names && !is_irregular {
                     continue;
                 }
                 let mut labels = Vec::new();
                 labels.extend(user.disabled.then_some("disabled"));
                 labels.extend(user.administrator.then_some("administrator"));
                 labels.extend(user.demo.then_some("demo"));
-                labels.extend(defect.as_ref().map(|_| "irregular name"));
+                labels.extend(is_irregular.then_some("irregular name"));
                 let labels =
                     if labels.is_empty() { String::new() } else { format!("  [{}]", labels.join(", ")) };
                 let name = user.claims.name.unwrap_or_default();
@@ -66,7 +73,7 @@ pub async fn execute_user_command(
                 let text = format!("{username}  {}  {name}{labels}", user.sub);
                 let json = json!({
                     "username": user.username, "sub": user.sub, "name": name, "disabled": user.disabled,
-                    "administrator": user.administrator, "demo": user.demo, "irregular_name": defect.is_some(),
+                    "administrator": user.administrator, "demo": user.demo, "irregular_name": is_irregular,
                 });
                 events(CommandEvent::Record { text, json });
             }
@@ -135,6 +142,23 @@ pub async fn execute_user_command(
     };
     events(CommandEvent::Line(result));
     Ok(())
+}
+
+/// The names that apps see of several users. Providers chose the names of users whom an earlier version
+/// created.
+fn shared_names(users: &[User]) -> HashSet<String> {
+    let (mut seen, mut shared) = (HashSet::new(), HashSet::new());
+    for user in users {
+        let names = [Some(&user.username), user.claims.preferred_username.as_ref()];
+        let names: BTreeSet<_> =
+            names.into_iter().flatten().map(|name| user_name::counted_name(name)).collect();
+        for name in names {
+            if !seen.insert(name.clone()) {
+                shared.insert(name);
+            }
+        }
+    }
+    shared
 }
 
 async fn user_named(services: &AdminServices<'_>, name: &str) -> Result<User> {

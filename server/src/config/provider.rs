@@ -65,6 +65,9 @@ settings_table! {
         fhir_user_claim: Option<String> = None,
         /// Names and telephone numbers are copied when the user is created, or at each sign-in.
         update_claims: UpdateClaims = UpdateClaims::default(),
+        /// Let users with an account of the provider also sign in with a password, passkey or recovery code
+        /// of this server.
+        own_methods: bool = true,
         /// Time for which the rights of `mapping` and `fhir_user_claim` count, from the last sign-in at the
         /// provider, 60 to 31622400. Then refresh tokens end, and apps sign in again.
         rights_max_age_s: Spanned<u32> ["seconds"] = implicit(86_400),
@@ -235,6 +238,7 @@ pub(super) fn check_provider(
             google,
             create_users: section.create_users,
             link_by_email: section.link_by_email,
+            own_methods: section.own_methods,
             rights_max_age,
             mapping,
         },

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
-use test_parties::answer_parameter;
+use test_parties::{answer_parameter, hidden_fields};
 
 use crate::clients::clients;
 use crate::launch_patient::submit;
@@ -443,6 +443,18 @@ async fn sign_in_here(server: &Server, name: &str, password: &str, scope: &str) 
     redeem(server, &at).await
 }
 
+/// Status and content of the answer to a password on the sign-in page.
+async fn password_page(server: &Server, name: &str, password: &str) -> (u16, String) {
+    let mut browser = Browser::new(server);
+    let page = format!("{}/sign-in", server.base());
+    let shown = browser.get(&page).await.text().await.unwrap();
+    let of_page = shown.split("<form ").skip(1).find(|form| form.starts_with("method=\"post\"")).unwrap();
+    let mut form = hidden_fields(of_page);
+    form.extend([("username".to_owned(), name.to_owned()), ("password".to_owned(), password.to_owned())]);
+    let answer = browser.send(browser.client.post(&page).form(&form)).await;
+    (answer.status().as_u16(), answer.text().await.unwrap())
+}
+
 async fn refresh(server: &Server, token: &Value) -> Value {
     let token = token["refresh_token"].as_str().unwrap();
     let form = [("grant_type", "refresh_token"), ("client_id", "app"), ("refresh_token", token)];
@@ -470,15 +482,22 @@ async fn rights_of_a_mapping_end_with_what_gave_them() {
     let here = sign_in_here(&server, name, password, scope).await;
     assert_eq!(here["scope"], "openid offline_access", "{here}");
 
-    // A reload without the mapping, and one without the provider, count at once.
-    let tokens = sign_in(&server, &provider, &claims, scope).await;
-    assert_eq!(status(&server, &tokens, "Patient/elsewhere").await, 200);
+    // The hospital may be the only way to sign in.
     let settings = server.data().join("trefoil.toml");
     let all = std::fs::read_to_string(&settings).unwrap();
     let reload = |text: &str| {
         std::fs::write(&settings, text).unwrap();
         run(&server, &["reload"]);
     };
+    reload(&all.replace("create_users = true", "create_users = true\nown_methods = false"));
+    let (status_of_page, page) = password_page(&server, name, password).await;
+    assert!(status_of_page == 403 && page.contains("Sign in with Hospital"), "{status_of_page} {page}");
+    reload(&all);
+    assert_eq!(password_page(&server, name, password).await.0, 303);
+
+    // A reload without the mapping, and one without the provider, count at once.
+    let tokens = sign_in(&server, &provider, &claims, scope).await;
+    assert_eq!(status(&server, &tokens, "Patient/elsewhere").await, 200);
     reload(&all.replace("\"clinician\"", "\"surgeon\""));
     assert_eq!(status(&server, &tokens, "Patient/elsewhere").await, 403);
     let refreshed = refresh(&server, &tokens).await;

@@ -169,8 +169,9 @@ impl ClaimMapping {
             }
         }
         if self.renews_claims {
-            // The e-mail address has rules of its own, because users are found by it.
-            let is_renewed = |name: &str| !matches!(name, "email" | "email_verified");
+            // The e-mail address has rules of its own, because users are found by it, and the name by which
+            // apps tell users apart is chosen once.
+            let is_renewed = |name: &str| !matches!(name, "email" | "email_verified" | "preferred_username");
             for (row, value) in claims.values().filter(|(row, _)| is_renewed(row.name)) {
                 if !user.set_by_hand.contains(row.name) {
                     let value = serde_json::to_value(value).unwrap_or_default();

@@ -109,6 +109,9 @@ pub struct IdentityProvider {
     /// `true` if a sign-in with an unknown account links the account to the only user with the same e-mail
     /// address, provided that the provider has verified the address.
     pub link_by_email: bool,
+    /// `false` if users with an account of the provider cannot sign in with a password, a passkey or a
+    /// recovery code of this server.
+    pub own_methods: bool,
     /// Time for which the rights of a sign-in count.
     pub rights_max_age: jiff::SignedDuration,
     /// The rights that claims of the provider give.
@@ -211,6 +214,7 @@ mod tests {
             google,
             create_users: false,
             link_by_email: false,
+            own_methods: true,
             rights_max_age: jiff::SignedDuration::from_hours(24),
             mapping: ClaimMapping::default(),
         }

@@ -290,7 +290,6 @@ impl SignInService {
     ) -> Result<LinkedUser, UserError> {
         let mut user = User {
             sub: self.random.id(),
-            username: self.created_username(&provider.name),
             claims: external.claims.clone(),
             email_verified_by: Some(external.issuer.clone()),
             allowed_scopes: default_scopes(),
@@ -300,18 +299,28 @@ impl SignInService {
         // A new user has no tokens.
         user.epoch = 0;
         let link = new_account(&provider.name, external, true, now).link_writes(&user.sub, Expect::Absent);
-        match self.users.add_user_with(user, link.into(), now).await {
-            Ok(user) => Ok(LinkedUser::Active(Box::new(user))),
-            Err(error @ UserError::Exists(_)) => match self.linked_user(external, now).await? {
-                LinkedUser::None => Err(error),
-                linked => Ok(linked),
-            },
-            Err(error) => Err(error),
+        // Apps tell users apart by this name, so that it is unique here whatever the provider sends.
+        let wish = external.claims.preferred_username.as_deref();
+        let wish = wish.and_then(|name| user_name::check_new_name(name).ok());
+        let names = wish.into_iter().chain([self.created_username(&provider.name)]);
+        let mut taken = UserError::Exists(provider.name.clone());
+        for name in names {
+            user.username.clone_from(&name);
+            user.claims.preferred_username = Some(name);
+            match self.users.add_user_with(user.clone(), link.clone().into(), now).await {
+                Ok(user) => return Ok(LinkedUser::Active(Box::new(user))),
+                Err(error @ UserError::Exists(_)) => match self.linked_user(external, now).await? {
+                    LinkedUser::None => taken = error,
+                    linked => return Ok(linked),
+                },
+                Err(error) => return Err(error),
+            }
         }
+        Err(taken)
     }
 
-    /// The name of a user who is created for an external account: the name of the provider without the
-    /// characters that a user name must not have, and a random id.
+    /// The name of a user who is created for an external account without a free name: that of the provider
+    /// without the characters that a user name must not have, and a random id.
     fn created_username(&self, provider: &str) -> String {
         let keep = |c: char| if c.is_control() || c.is_whitespace() || c == '/' { '-' } else { c };
         let prefix: String = provider.to_lowercase().chars().map(keep).take(50).collect();
@@ -363,6 +372,22 @@ impl SignInService {
     pub async fn linked_accounts(&self, sub: &str, now: Timestamp) -> Result<Vec<LinkedAccount>, StoreError> {
         let known = self.users.known_accounts(sub, now).await?;
         Ok(known.into_iter().filter(|account| account.removed.is_none()).collect())
+    }
+
+    /// Returns the name of the configured provider that keeps own sign-in methods from a user, if one does.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the read fails.
+    pub async fn only_provider(&self, sub: &str, now: Timestamp) -> Result<Option<String>, StoreError> {
+        let providers = self.users.providers.current();
+        if providers.iter().all(|provider| provider.own_methods) {
+            return Ok(None);
+        }
+        let linked = self.linked_accounts(sub, now).await?;
+        let is_only = |provider: &&IdentityProvider| {
+            !provider.own_methods && linked.iter().any(|account| account.issuer == provider.issuer)
+        };
+        Ok(providers.iter().find(is_only).map(|provider| provider.name.clone()))
     }
 
     /// Unlinks an account unless it is the user's only sign-in method. Returns `false` if the user has no

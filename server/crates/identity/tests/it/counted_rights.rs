@@ -35,6 +35,7 @@ fn provider(name: &str, roles: &[&str]) -> IdentityProvider {
         google: false,
         create_users: true,
         link_by_email: false,
+        own_methods: true,
         rights_max_age: SignedDuration::from_hours(24),
         mapping: ClaimMapping {
             rules: roles.iter().map(rule).collect(),

@@ -21,6 +21,7 @@ fn provider() -> IdentityProvider {
         google: false,
         create_users: false,
         link_by_email: false,
+        own_methods: true,
         rights_max_age: jiff::SignedDuration::from_hours(24),
         mapping: Default::default(),
     }
@@ -437,4 +438,25 @@ async fn concurrent_removals_leave_a_user_without_a_password_one_way_to_sign_in(
         let left = world.identity.sign_in.linked_accounts(&world.user.sub, at(0)).await.unwrap();
         assert_eq!(left.len(), 1);
     }
+}
+
+#[tokio::test]
+async fn apps_see_a_name_that_no_other_user_has() {
+    let creates = IdentityProvider { create_users: true, ..provider() };
+    let world = World::new().await;
+    let admit = async |sub: &str, wish: Option<&str>| {
+        let mut external = external(sub, "x@mail.example", None);
+        external.claims.preferred_username = wish.map(str::to_owned);
+        active(world.identity.sign_in.admit_external_user(&creates, &external, at(0)).await.unwrap()).unwrap()
+    };
+    let wishes = [Some("ash"), Some("ASH"), Some("ada"), Some("a/b"), Some(""), None, Some("ash")];
+    let mut names = std::collections::BTreeSet::new();
+    for (index, wish) in wishes.into_iter().enumerate() {
+        let user = admit(&index.to_string(), wish).await;
+        assert_eq!(user.claims.preferred_username.as_ref(), Some(&user.username), "{wish:?}");
+        assert_eq!(user.username == "ash", index == 0, "{wish:?}");
+        assert!(names.insert(user.username.to_lowercase()) && user.username != "ada", "{wish:?}");
+    }
+    // A later wish changes nothing.
+    assert_eq!(admit("0", Some("other")).await.claims.preferred_username.as_deref(), Some("ash"));
 }

@@ -34,6 +34,7 @@ fn provider(client_auth: ProviderClientAuth) -> IdentityProvider {
         google: false,
         create_users: false,
         link_by_email: false,
+        own_methods: true,
         rights_max_age: jiff::SignedDuration::from_hours(24),
         mapping: Default::default(),
     }

@@ -1,6 +1,7 @@
 //! The completion of every sign-in.
 
 use http::{StatusCode, header};
+use identity::audit::AuditEvent;
 use identity::model::user::User;
 use identity::sign_in::linked_account::LinkError;
 use identity::sign_in::session::{SessionOrigin, SignInProof};
@@ -8,7 +9,8 @@ use store::StoreError;
 
 use super::destination::SignInDestination;
 use crate::http::extract::RequestContext;
-use crate::http::pages::{cookie, resume};
+use crate::http::pages::texts::fill;
+use crate::http::pages::{cookie, error_page, resume};
 use crate::http::reply;
 use crate::http::reply::Response;
 
@@ -26,6 +28,13 @@ pub async fn complete_sign_in(
     let (app, identity) = (&context.app, &context.app.identity);
     // The request time may be old, because the hash may have waited for its turn.
     let now = app.clock.now();
+    if proof.provider.is_none()
+        && let Some(provider) = identity.sign_in.only_provider(&user.sub, now).await?
+    {
+        let (sub, reason) = (Some(user.sub.clone()), "the provider of the user permits no own methods");
+        identity.audit.record(AuditEvent::SignInFailed { sub, reason });
+        return Ok(error_page::error(StatusCode::FORBIDDEN, &fill("Sign in with {}", &[&provider])));
+    }
     let agent = context.header(header::USER_AGENT).unwrap_or_default().to_owned();
     let origin = SessionOrigin { address: context.address_text(), agent };
     let value =
