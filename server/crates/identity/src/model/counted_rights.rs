@@ -22,7 +22,8 @@ impl User {
             is_issuer && now < mapped.ends(provider.rights_max_age)
         });
         self.rights_until = counted.map(|(provider, mapped)| mapped.ends(provider.rights_max_age));
-        self.rights_ended = mapped.is_some() && counted.is_none();
+        // A node of an earlier version does not store the claims: only another sign-in can tell.
+        self.rights_ended = counted.is_none() && (mapped.is_some() || self.mapped.is_none());
         let rights = match counted {
             Some((provider, mapped)) => provider.mapping.counted(&self, mapped),
             None => MappedRights::default(),

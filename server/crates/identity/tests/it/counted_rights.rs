@@ -222,4 +222,7 @@ async fn rights_of_before_count_from_the_upgrade() {
         );
     }
     assert_eq!(rights(&identity, &sub, SignedInBy::OwnMethod, 2 * HOUR).await, (String::new(), true));
+    // A node of an earlier version writes the user during the upgrade.
+    identity.users.change_user("ann", at(2 * HOUR), |user| user.mapped = None).await.unwrap();
+    assert_eq!(rights(&identity, &sub, CLINIC, 2 * HOUR).await, (String::new(), true));
 }
