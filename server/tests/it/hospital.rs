@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
+use test_database::TestDatabase;
 use test_parties::{answer_parameter, hidden_fields};
 
 use crate::clients::clients;
@@ -89,17 +90,22 @@ impl Provider {
     }
 }
 
-/// A server whose users come from the provider; `None` if something is not installed.
-async fn hospital(claims: ClaimsIn) -> Option<(Server, Provider)> {
+/// Whether oidc-provider is installed.
+fn have_provider() -> bool {
     let package = clients().join("node_modules/oidc-provider");
-    if !have("node", "oidc-provider") || !installed("oidc-provider", &package) {
-        return None;
-    }
-    let server = Server::in_fresh_folder();
-    let provider = Provider::start(&format!("{}/oauth2/idpresponse/Hospital", server.base()), claims);
+    have("node", "oidc-provider") && installed("oidc-provider", &package)
+}
+
+/// The redirect URI of a server with this base URL.
+fn redirect_uri(base: &str) -> String {
+    format!("{base}/oauth2/idpresponse/Hospital")
+}
+
+/// The settings of a server whose users come from the provider.
+fn settings_of(server: &Server, provider: &Provider) -> String {
     let secret = server.data().join("secret");
     std::fs::write(&secret, "only-for-this-test").unwrap();
-    let settings = format!(
+    format!(
         r#"
 [[provider]]
 name = "Hospital"
@@ -127,7 +133,25 @@ allowed_scopes = "user/Observation.rs"
 "#,
         provider.issuer,
         secret.display()
-    );
+    )
+}
+
+/// A server whose users come from the provider; `None` if something is not installed.
+async fn hospital(claims: ClaimsIn) -> Option<(Server, Provider)> {
+    if !have_provider() {
+        return None;
+    }
+    let server = Server::in_fresh_folder();
+    let provider = Provider::start(&redirect_uri(&server.base()), claims);
+    let settings = settings_of(&server, &provider);
+    fill(&server);
+    let mut server = server.with_settings(&settings);
+    server.start();
+    Some((server, provider))
+}
+
+/// Adds an app, and the resources that mappings name.
+fn fill(server: &Server) {
     let resources = [
         json!({ "resourceType": "Practitioner", "id": "ann" }),
         json!({ "resourceType": "Patient", "id": "in-ward", "name": [{ "family": "Example" }] }),
@@ -146,9 +170,6 @@ allowed_scopes = "user/Observation.rs"
     ] {
         assert!(server.trefoil(args).status.success(), "{args:?}");
     }
-    let mut server = server.with_settings(&settings);
-    server.start();
-    Some((server, provider))
 }
 
 /// Signs in with these claims, and returns the address at which the app receives its answer.
@@ -510,4 +531,41 @@ async fn rights_of_a_mapping_end_with_what_gave_them() {
     assert_eq!(refresh(&server, &refreshed).await["error"], "invalid_grant");
     let here = refresh(&server, &here).await;
     assert_eq!(here["scope"], "openid offline_access", "{here}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_node_counts_rights_by_its_own_configuration() {
+    let Some(database) = TestDatabase::shared().filter(|_| have_provider()) else { return };
+    let database = database.create().unwrap();
+    let [first, second] = [Server::in_fresh_folder(), Server::in_fresh_folder()];
+    let base = first.base().replace("https:", "http:");
+    let provider = Provider::start(&redirect_uri(&base), ClaimsIn::IdToken);
+    let nodes = [first, second].map(|node| {
+        let settings = settings_of(&node, &provider);
+        let mut node = node.sharing(&base, &database).with_settings(&settings);
+        node.start();
+        (node, settings)
+    });
+    let [(first, _), (second, settings)] = &nodes;
+    fill(first);
+    let claims = json!({ "name": "Ann Example", "roles": ["clinician"] });
+    let scope = "openid offline_access user/*.rs";
+    let tokens = sign_in(first, &provider, &claims, scope).await;
+    let read = async |tokens: &Value| {
+        [status(first, tokens, "Patient/elsewhere").await, status(second, tokens, "Patient/elsewhere").await]
+    };
+    let reload = |text: &str| {
+        std::fs::write(second.data().join("trefoil.toml"), text).unwrap();
+        run(second, &["reload"]);
+    };
+    assert_eq!(read(&tokens).await, [200, 200]);
+    reload("");
+    assert_eq!(read(&tokens).await, [200, 403]);
+    assert_eq!(refresh(second, &tokens).await["error"], "invalid_grant");
+    let refreshed = refresh(first, &tokens).await;
+    assert_eq!(refreshed["scope"], scope, "{refreshed}");
+    reload(&settings.replace("\"clinician\"", "\"surgeon\""));
+    assert_eq!(read(&refreshed).await, [200, 403]);
+    reload(settings);
+    assert_eq!(read(&refreshed).await, [200, 200]);
 }
