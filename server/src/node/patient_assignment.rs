@@ -47,8 +47,11 @@ impl PatientAssignment {
             assignment.advance(store, fhir_base, now, FIRST_PAGES).await
         };
         match opened.await {
-            // A server starts on a full disk, to be read; the pass continues when the disk has space.
-            Err(error @ (StoreError::ReadOnly { .. } | StoreError::Clock { .. })) => {
+            // A server starts on a full disk or with a damaged table, to be read. The pass continues when the
+            // disk has space or the table is restored; until then limited clients are refused.
+            Err(
+                error @ (StoreError::ReadOnly { .. } | StoreError::Clock { .. } | StoreError::Corrupt { .. }),
+            ) => {
                 tracing::warn!(%error, "stored resources cannot be assigned to Patients now");
             }
             opened => opened?,

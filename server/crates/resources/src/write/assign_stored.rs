@@ -1,4 +1,4 @@
-//! Assigns stored versions to Patients by the current rules ([`assignment`](crate::assignment)). Versions
+//! Assigns stored versions to Patients by the current rules ([`assignment`]). Versions
 //! that an earlier program wrote lack the names that were added since.
 //!
 //! A version keeps its number, its time and its bytes; names are only added. The pass can be interrupted at
@@ -21,7 +21,7 @@ use crate::write::scan;
 
 /// Key of the record in the ledger.
 const KEY: &str = "patient-assignment";
-/// Number of the rules. A change of [`assignment`](crate::assignment) increments it, so that the pass runs
+/// Number of the rules. A change of [`assignment`] increments it, so that the pass runs
 /// again.
 const RULES: u32 = 1;
 /// Number of resources that are written at a time, and size of the pages in which they are read.
