@@ -2,7 +2,7 @@
 //! elements whose targets include Patient or all types. Extensions, `Annotation.author` and `Signature.who`
 //! are not included: they tell who wrote something, and not whom it is about.
 //!
-//! The Patient compartment contains fewer elements ([`patient_compartment`](crate::patient_compartment)).
+//! The Patient compartment contains fewer elements ([`patient_compartment`]).
 //! This table decides which resources a client may access that is limited to some Patients.
 //!
 //! `cargo xtask gen-fhir-tables` generates the table from HL7's structure definitions 4.0.1. Each line
