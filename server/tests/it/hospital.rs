@@ -178,14 +178,8 @@ async fn answer(server: &Server, provider: &Provider, claims: &Value, scope: &st
     answer_in(&mut Browser::new(server), server, provider, scope, &[]).await
 }
 
-/// Signs in with this browser and further parameters of the request.
-async fn answer_in(
-    browser: &mut Browser<'_>,
-    server: &Server,
-    provider: &Provider,
-    scope: &str,
-    more: &[(&str, &str)],
-) -> String {
+/// Sends an authorization request, and returns the address to which the browser is redirected.
+async fn authorize(browser: &mut Browser<'_>, server: &Server, scope: &str, more: &[(&str, &str)]) -> String {
     let query = form_urlencoded::Serializer::new(String::new())
         .extend_pairs([
             ("response_type", "code"),
@@ -195,11 +189,22 @@ async fn answer_in(
             ("code_challenge", CHALLENGE),
             ("code_challenge_method", "S256"),
             ("aud", &server.fhir()),
-            ("identity_provider", "Hospital"),
         ])
         .extend_pairs(more)
         .finish();
-    let to = location(&browser.get(&format!("{}/oauth2/authorize?{query}", server.base())).await);
+    location(&browser.get(&format!("{}/oauth2/authorize?{query}", server.base())).await)
+}
+
+/// Signs in with this browser and further parameters of the request.
+async fn answer_in(
+    browser: &mut Browser<'_>,
+    server: &Server,
+    provider: &Provider,
+    scope: &str,
+    more: &[(&str, &str)],
+) -> String {
+    let more = [&[("identity_provider", "Hospital")][..], more].concat();
+    let to = authorize(browser, server, scope, &more).await;
     if to.starts_with(APP) {
         return to;
     }
@@ -441,18 +446,7 @@ async fn an_authentication_of_unknown_time_is_never_recent() {
 /// Signs in with a password of this server, and returns the answer of the token endpoint.
 async fn sign_in_here(server: &Server, name: &str, password: &str, scope: &str) -> Value {
     let mut browser = Browser::new(server);
-    let query = form_urlencoded::Serializer::new(String::new())
-        .extend_pairs([
-            ("response_type", "code"),
-            ("client_id", "app"),
-            ("redirect_uri", APP),
-            ("scope", scope),
-            ("code_challenge", CHALLENGE),
-            ("code_challenge_method", "S256"),
-            ("aud", &server.fhir()),
-        ])
-        .finish();
-    let page = location(&browser.get(&format!("{}/oauth2/authorize?{query}", server.base())).await);
+    let page = authorize(&mut browser, server, scope, &[]).await;
     let mut at = submit(&mut browser, &page, &[("username", name), ("password", password)]).await;
     while !at.starts_with(APP) {
         at = if at.contains("/consent?") {
