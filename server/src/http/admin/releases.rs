@@ -10,24 +10,32 @@ use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 use crate::node::releases::{Releases, RemoveReleaseError};
 
-fn releases(context: &RequestContext) -> Result<Releases<'_>, Problem> {
-    let indexes = context.app.terminology_sync.indexes().cloned();
-    let indexes = indexes.ok_or_else(|| Problem::no_such("release"))?;
-    Ok(Releases { indexes, resources: &context.app.resources })
+/// The releases of this server. `None` if it imports none, because its store is in memory.
+fn releases(context: &RequestContext) -> Option<Releases<'_>> {
+    let indexes = context.app.terminology_sync.indexes().cloned()?;
+    Some(Releases { indexes, resources: &context.app.resources })
+}
+
+fn unknown_release() -> Problem {
+    Problem::no_such("release")
 }
 
 /// GET {base}/admin/releases: lists the releases.
 pub async fn list_releases(context: &RequestContext) -> Result<Response, Problem> {
     check_administrator(context).await?;
-    let all = releases(context)?.list().await.map_err(|error| failed(&error))?;
+    let all = match releases(context) {
+        Some(releases) => releases.list().await.map_err(|error| failed(&error))?,
+        None => Vec::new(),
+    };
     Ok(json(StatusCode::OK, &json!({ "releases": all })))
 }
 
 /// GET {base}/admin/releases/{id}: shows a release, and the stored value sets that name its version.
 pub async fn read_release(context: &RequestContext, id: String) -> Result<Response, Problem> {
     check_administrator(context).await?;
-    let release_names = releases(context)?.show(&id).await.map_err(|error| failed(&error))?;
-    let (release, named_by) = release_names.ok_or_else(|| Problem::no_such("release"))?;
+    let releases = releases(context).ok_or_else(unknown_release)?;
+    let release_names = releases.show(&id).await.map_err(|error| failed(&error))?;
+    let (release, named_by) = release_names.ok_or_else(unknown_release)?;
     let mut shown = json!(release);
     shown["named_by"] = json!(named_by);
     Ok(json(StatusCode::OK, &shown))
@@ -46,10 +54,11 @@ pub async fn remove_release(context: &RequestContext, id: String) -> Result<Resp
         Some(_) => return Err(invalid_request("force must be true or false")),
     };
     let app = &context.app;
-    let removed = releases(context)?.remove(&id, is_forced, Some(app), &app.logs.audit, &app.clock).await;
+    let releases = releases(context).ok_or_else(unknown_release)?;
+    let removed = releases.remove(&id, is_forced, Some(app), &app.logs.audit, &app.clock).await;
     match removed {
         Ok(()) => Ok(reply::no_store(reply::empty(StatusCode::NO_CONTENT))),
-        Err(RemoveReleaseError::Unknown(_)) => Err(Problem::no_such("release")),
+        Err(RemoveReleaseError::Unknown(_)) => Err(unknown_release()),
         Err(RemoveReleaseError::Failed(error)) => Err(failed(&error)),
         Err(error) => Err(Problem::admin(StatusCode::CONFLICT, "in_use", &error.to_string())),
     }
