@@ -470,6 +470,34 @@ async fn password_page(server: &Server, name: &str, password: &str) -> (u16, Str
     (answer.status().as_u16(), answer.text().await.unwrap())
 }
 
+/// Checks that the account page of a user without own sign-in methods offers none, and accepts none.
+async fn check_account_without_own_methods(server: &Server, provider: &Provider, claims: &Value) {
+    let mut browser = Browser::new(server);
+    provider.set_claims(claims).await;
+    let begin = format!("{}/sign-in/with/Hospital", server.base());
+    let to = location(&browser.get(&begin).await);
+    let callback = provider.authorize(&to).await;
+    let account = location(&browser.get(&callback).await);
+    let page = browser.get(&account).await.text().await.unwrap();
+    assert!(page.contains("You sign in with Hospital.") && !page.contains("New password"), "{page}");
+    assert!(!page.contains("action=\"/account/passkeys\"") && !page.contains("recovery-codes"), "{page}");
+    let token = hidden_fields(&page).into_iter().find(|(name, _)| name == "csrf").unwrap();
+    for (path, field) in [
+        ("password", ("new", "four yellow boats under a bridge")),
+        ("passkeys/options", ("", "")),
+        ("passkeys", ("name", "phone")),
+        ("passkeys/ask", ("ask", "yes")),
+        ("recovery-codes", ("", "")),
+    ] {
+        let form = [(token.0.as_str(), token.1.as_str()), field];
+        let url = format!("{}/account/{path}", server.base());
+        let answer = browser.send(browser.client.post(&url).form(&form)).await;
+        let status = answer.status();
+        let text = answer.text().await.unwrap();
+        assert!(status == 403 && text.contains("You sign in with Hospital."), "{path}: {status} {text}");
+    }
+}
+
 async fn refresh(server: &Server, token: &Value) -> Value {
     let token = token["refresh_token"].as_str().unwrap();
     let form = [("grant_type", "refresh_token"), ("client_id", "app"), ("refresh_token", token)];
@@ -507,6 +535,7 @@ async fn rights_of_a_mapping_end_with_what_gave_them() {
     reload(&all.replace("create_users = true", "create_users = true\nown_methods = false"));
     let (status_of_page, page) = password_page(&server, name, password).await;
     assert!(status_of_page == 403 && page.contains("Sign in with Hospital"), "{status_of_page} {page}");
+    check_account_without_own_methods(&server, &provider, &claims).await;
     reload(&all);
     assert_eq!(password_page(&server, name, password).await.0, 303);
 

@@ -356,6 +356,11 @@ const TEXTS: &[(&str, &str)] = &[
     ),
     ("This session has ended already.", "Diese Sitzung ist schon beendet."),
     ("All sessions and all apps are signed out.", "Alle Sitzungen und alle Apps sind abgemeldet."),
+    ("How you sign in", "So melden Sie sich an"),
+    (
+        "You sign in with {}. This account has no password, passkeys or recovery codes of its own.",
+        "Sie melden sich mit {} an. Dieses Konto hat kein eigenes Passwort, keine Passkeys und keine Wiederherstellungscodes.",
+    ),
     ("Passkeys", "Passkeys"),
     (
         "Passkeys require a server with a host name; this one is used by its IP address.",

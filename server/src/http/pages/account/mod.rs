@@ -37,9 +37,9 @@ use crate::http::reply::Response;
 pub async fn show_account(context: &RequestContext) -> Result<Response, Problem> {
     let params = context.params();
     let notice = params.get("notice").and_then(confirmation);
-    let Some((session, user)) = signed_in(context).await? else { return Ok(to_sign_in(context)) };
+    let Some(signed_in) = signed_in(context).await? else { return Ok(to_sign_in(context)) };
     let (browser, set_cookie) = cookie::browser(context);
-    let visit = AccountVisit { session, user, browser };
+    let visit = AccountVisit::new(context, signed_in, browser).await?;
     let response = render_account(context, &visit, StatusCode::OK, notice.map(AccountNotice::Done)).await?;
     Ok(cookie::set(response, set_cookie))
 }

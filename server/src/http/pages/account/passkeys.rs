@@ -5,7 +5,7 @@ use identity::sign_in::passkey_error::PasskeyError;
 use maud::html;
 
 use super::page::show_error;
-use super::visit::{AccountVisit, read_fresh_form, redirect_done};
+use super::visit::{AccountVisit, read_fresh_form, read_method_form, redirect_done};
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::pages::frame::page;
 use crate::http::pages::passkey;
@@ -19,7 +19,7 @@ pub async fn begin_registration(
     context: &RequestContext,
     body: &mut RequestBody,
 ) -> Result<Response, Problem> {
-    let (visit, _) = read_fresh_form(context, body).await?;
+    let (visit, _) = read_method_form(context, body).await?;
     let identity = &context.app.identity;
     let begun = identity.sign_in.begin_passkey_registration(&visit.user, &visit.browser, context.now).await?;
     Ok(passkey::ceremony_options(&begun))
@@ -27,7 +27,7 @@ pub async fn begin_registration(
 
 /// POST {base}/account/passkeys
 pub async fn add_passkey(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
-    let (visit, form) = read_fresh_form(context, body).await?;
+    let (visit, form) = read_method_form(context, body).await?;
     let [ceremony, credential, name] =
         ["ceremony", "credential", "name"].map(|name| form.get(name).unwrap_or_default());
     let added = context
@@ -49,7 +49,7 @@ pub async fn remove_passkey(context: &RequestContext, body: &mut RequestBody) ->
 
 /// POST {base}/account/passkeys/ask: sets whether a passkey is required after the password.
 pub async fn require_passkey(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
-    let (visit, form) = read_fresh_form(context, body).await?;
+    let (visit, form) = read_method_form(context, body).await?;
     let ask = form.get("ask") == Some("yes");
     let changed = context.app.identity.sign_in.require_passkey(&visit.user.sub, ask, context.now).await;
     ceremony_result(context, &visit, changed, "saved").await
@@ -60,7 +60,7 @@ pub async fn replace_recovery_codes(
     context: &RequestContext,
     body: &mut RequestBody,
 ) -> Result<Response, Problem> {
-    let (visit, _) = read_fresh_form(context, body).await?;
+    let (visit, _) = read_method_form(context, body).await?;
     let codes = match context.app.identity.sign_in.replace_recovery_codes(&visit.user.sub, context.now).await
     {
         Ok(codes) => codes,

@@ -21,6 +21,7 @@ use crate::node::hashing::{HashRequester, PasswordToHash};
 /// POST {base}/account/password
 pub async fn change_password(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
     let (visit, form) = read_form(context, body).await?;
+    visit.check_own_methods()?;
     // If the password alone does not suffice for a sign-in, it does not suffice here either.
     let is_required = context.app.identity.sign_in.requires_passkey(&visit.user.sub, context.now).await?;
     if visit.user.password.is_none() || is_required {

@@ -6,13 +6,15 @@ use identity::params::Params;
 use identity::sign_in::session::Session;
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
+use store::StoreError;
 
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::pages::browser_session::signed_in;
 use crate::http::pages::csrf;
+use crate::http::pages::error_page;
 use crate::http::pages::frame::page;
 use crate::http::pages::page_request::language;
-use crate::http::pages::texts::t;
+use crate::http::pages::texts::{fill, t};
 use crate::http::problem::Problem;
 use crate::http::reply;
 use crate::http::reply::Response;
@@ -25,9 +27,40 @@ pub(super) struct AccountVisit {
     pub(super) session: Session,
     pub(super) user: User,
     pub(super) browser: String,
+    /// The provider that keeps own sign-in methods from the user, if one does.
+    pub(super) only_provider: Option<String>,
 }
 
 impl AccountVisit {
+    /// The visit of a signed-in user.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the linked accounts of the user cannot be read.
+    pub(super) async fn new(
+        context: &RequestContext,
+        (session, user): (Session, User),
+        browser: String,
+    ) -> Result<Self, StoreError> {
+        let only_provider = context.app.identity.sign_in.only_provider(&user.sub, context.now).await?;
+        Ok(Self { session, user, browser, only_provider })
+    }
+
+    /// Why the user has no own sign-in methods, if their provider keeps them from having any.
+    pub(super) fn without_own_methods(&self) -> Option<String> {
+        let provider = self.only_provider.as_ref()?;
+        let text =
+            "You sign in with {}. This account has no password, passkeys or recovery codes of its own.";
+        Some(fill(text, &[provider]))
+    }
+
+    /// Checks that the user may have own sign-in methods.
+    pub(super) fn check_own_methods(&self) -> Result<(), Problem> {
+        match self.without_own_methods() {
+            None => Ok(()),
+            Some(text) => Err(reply::no_store(error_page::error(StatusCode::FORBIDDEN, &text)).into()),
+        }
+    }
+
     /// A form of this page: a button and its fields.
     pub(super) fn button(
         &self,
@@ -66,9 +99,20 @@ pub(super) async fn read_form(
     let form = csrf::read_form(context, body).await?;
     let browser = context.cookies.browser.as_deref().unwrap_or_default().to_owned();
     match signed_in(context).await? {
-        Some((session, user)) => Ok((AccountVisit { session, user, browser }, form)),
+        Some(signed_in) => Ok((AccountVisit::new(context, signed_in, browser).await?, form)),
         None => Err(to_sign_in(context).into()),
     }
+}
+
+/// Reads a form that adds an own sign-in method, from a user who may have one and who signed in recently.
+pub(super) async fn read_method_form(
+    context: &RequestContext,
+    body: &mut RequestBody,
+) -> Result<(AccountVisit, Params), Problem> {
+    let (visit, form) = read_form(context, body).await?;
+    visit.check_own_methods()?;
+    check_fresh(context, &visit)?;
+    Ok((visit, form))
 }
 
 /// Reads a form of this page from a user who signed in recently.
