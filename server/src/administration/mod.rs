@@ -54,6 +54,7 @@ use anyhow::{Context as _, Result, bail};
 use command_line::question;
 use identity::{Dependencies, Identity};
 use resources::Resources;
+use resources::assign_stored::record_new_store;
 use store::StoreError;
 use tokio_util::sync::CancellationToken;
 
@@ -164,7 +165,8 @@ async fn run_offline(
     let flags = args.serve_flags();
     let config = Config::load(&flags)?;
     let backups = BackupSources::new(&config, &flags);
-    let engine = match command.creates_store() {
+    let creates_store = command.creates_store();
+    let engine = match creates_store {
         true => config.engine,
         false => require_store(config.engine, data)?,
     };
@@ -183,6 +185,9 @@ async fn run_offline(
     };
     let clock = Clock::system();
     check_usable(&store, clock.now()).await?;
+    if creates_store {
+        record_new_store(&store, clock.now()).await?;
+    }
     // With this setting, the audit lines of a command are written with one fsync.
     let source = AuditSource { observer: "https://localhost".to_owned(), node: config.node };
     let config = AuditConfig { durability: Durability::Synced, ..AuditConfig::default() };

@@ -5,6 +5,7 @@
 
 mod account;
 mod administration;
+mod assignment;
 mod attacks;
 mod audit;
 mod backups;

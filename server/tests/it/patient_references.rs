@@ -362,17 +362,27 @@ async fn patient_token(server: &Server) -> String {
 
 /// Registers a client with this id, and returns a token of it.
 pub async fn token_of(server: &Server, id: &str, flags: &[&str]) -> String {
+    let secret = register(server, id, flags);
+    token_for(server, id, &secret).await
+}
+
+/// Registers a client with this id, and returns its secret.
+pub fn register(server: &Server, id: &str, flags: &[&str]) -> String {
     let add = ["client", "add", id, "--auth-method", "client_secret_post", "--json"];
     let add = [&add[..], &["--grant-type", "client_credentials", "--scope", SCOPES], flags].concat();
     let added = String::from_utf8(server.trefoil(&add).stdout).unwrap();
     let secret = added.lines().find_map(|line| {
         serde_json::from_str::<Value>(line).unwrap()["client_secret"].as_str().map(str::to_owned)
     });
-    let secret = secret.unwrap_or_else(|| panic!("{added}"));
+    secret.unwrap_or_else(|| panic!("{added}"))
+}
+
+/// Returns a token of a client.
+pub async fn token_for(server: &Server, id: &str, secret: &str) -> String {
     let form = [
         ("grant_type", "client_credentials"),
         ("client_id", id),
-        ("client_secret", &secret),
+        ("client_secret", secret),
         ("scope", SCOPES),
     ];
     let url = format!("{}/oauth2/token", server.base());

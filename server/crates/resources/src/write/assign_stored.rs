@@ -297,6 +297,21 @@ impl<'a> AssignmentPass<'a> {
     }
 }
 
+/// States that the versions of an empty store are assigned when they are written, for a command that creates
+/// the store. A store with resources, or with a node that may write them by earlier rules, is left to the
+/// server.
+///
+/// # Errors
+/// Returns [`StoreError`] if the store cannot be read or written.
+pub async fn record_new_store(store: &Store, now: Timestamp) -> Result<(), StoreError> {
+    let is_new = store.last_seq().await? == Seq::ZERO && read_record(store).await?.is_none();
+    if !is_new || store.nodes().await?.iter().any(|node| node.is_running) {
+        return Ok(());
+    }
+    // Without resources, no reference is read that the base URL could be part of.
+    AssignmentPass::begin(store, "", false).await?.step(now).await.map(drop)
+}
+
 /// Assigns all stored versions, for a command on a store that no server uses. `progress` receives the
 /// number of resources that were examined.
 ///
