@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use command_line::help;
 
-use crate::administration::arguments::AdminSubcommand;
+use crate::administration::all_commands::AdminLine;
 use crate::config::{ENVIRONMENT, ServeFlags};
 use crate::migrate::{MigrateArgs, run_migrate};
 use crate::new_app::{NewAppArgs, run_new_app};
@@ -95,7 +95,7 @@ pub enum ServerCommand {
     },
     /// The administration of a data folder.
     #[command(flatten)]
-    Administration(AdminSubcommand),
+    Administration(AdminLine),
 }
 
 /// An example of `serve` and the environment variables.

@@ -14,12 +14,15 @@ use serde_json::json;
 use store::Store;
 use tokio_util::sync::CancellationToken;
 
+use crate::administration::Console;
+use crate::administration::all_commands::AdminCommand;
 use crate::administration::arguments::DataArgs;
 use crate::administration::backups::progress_text;
-use crate::administration::copy::{CopySource, CopyTarget, FAILURE_SHOWN, copy_between, open_target};
-use crate::administration::protocol::{AdminCommand, CommandEvent, StoreCopy};
+use crate::administration::copy::{
+    CopySource, CopyTarget, FAILURE_SHOWN, StoreCopy, copy_between, open_target,
+};
+use crate::administration::events::{CommandEvent, EventSink};
 use crate::administration::socket::{send_command, wait_for_end};
-use crate::administration::{Console, EventSink};
 use crate::clock::{Clock, until_next_second};
 use crate::config::{Config, ServeFlags, exit_code};
 use crate::node::backups::BackupSources;
@@ -67,16 +70,9 @@ pub struct CopyArgs {
     /// copies its store itself. All servers of the source stop after that.
     #[command(flatten)]
     pub data: DataArgs,
-    /// Store to copy to: the URL of an empty PostgreSQL database, or file:FOLDER for a new data folder
-    #[arg(long, value_name = "STORE")]
-    pub to: String,
-    /// New data folder of the first server on a database, for releases and files of exports [default: the
-    /// data folder of the source]
-    #[arg(long, value_name = "FOLDER")]
-    pub to_data: Option<PathBuf>,
-    /// Leave the source usable; what is written to it later is not in the copy
-    #[arg(long)]
-    pub keep_source: bool,
+    /// The target.
+    #[command(flatten)]
+    pub copy: StoreCopy,
 }
 
 /// Restores a store and returns the exit code.
@@ -210,7 +206,7 @@ fn report_lines(report: &RestoreReport, ended_exports: usize, keeps_sessions: bo
 }
 
 async fn copy(args: CopyArgs, console: &Console) -> Result<ExitCode> {
-    let CopyArgs { data, to, to_data, keep_source } = args;
+    let CopyArgs { data, copy: StoreCopy { to, to_data, keep_source } } = args;
     let to = match to.strip_prefix("file:") {
         Some(folder) => format!("file:{}", absolute(folder)?.display()),
         None => to,

@@ -14,7 +14,7 @@ use terminology::CodeSystemIndex;
 
 use crate::administration::Console;
 use crate::administration::arguments::DataArgs;
-use crate::administration::protocol::CommandEvent;
+use crate::administration::events::CommandEvent;
 use crate::config::{Config, ServeFlags, StoreEngine};
 use crate::node::backups::BackupSources;
 use crate::node::saved_indexes::SavedIndexes;

@@ -5,8 +5,8 @@ use backup::{Manifest, Progress};
 use indicatif::HumanBytes;
 use serde_json::json;
 
-use super::protocol::CommandEvent;
-use super::services::{AdminServices, EventSink};
+use super::events::{CommandEvent, EventSink};
+use super::services::AdminServices;
 
 /// Makes a backup and reports it. Old backups stay: the schedule removes them.
 ///

@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde_json::json;
 use store::blocking::run_blocking;
 
-use super::protocol::CommandEvent;
-use super::services::{AdminServices, EventSink};
+use super::events::{CommandEvent, EventSink};
+use super::services::AdminServices;
 use crate::config::Config;
 use crate::config::restart_settings::RestartSettings;
 use crate::node::saved_indexes::SavedIndexes;

@@ -1,7 +1,7 @@
 //! `trefoil client keygen`: a key pair for a client that authenticates with a private key
 //! (`private_key_jwt`, SMART Backend Services).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use aws_lc_rs::encoding::AsBigEndian as _;
@@ -11,28 +11,15 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use clap::ValueEnum;
 use pkcs1::RsaPrivateKeyRef;
 use pkcs8::{LineEnding, PrivateKeyInfoRef, SecretDocument};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::folder::make_folder;
 
-use super::protocol::CommandEvent;
+use super::command::{Answer, RecordAnswer};
 use crate::node::development_certificate::write_private;
 
-/// Options of `client keygen`.
-#[derive(Debug, clap::Args)]
-pub struct KeygenArgs {
-    /// Folder for the two files
-    #[arg(long, value_name = "FOLDER", default_value = ".")]
-    pub out: PathBuf,
-    /// Algorithm of the key
-    #[arg(long, value_enum, default_value_t)]
-    pub alg: KeyAlgorithm,
-    /// Id of the key; a new key of the same client needs another one
-    #[arg(long, value_name = "ID", default_value = "key-1")]
-    pub kid: String,
-}
-
 /// The algorithms that SMART Backend Services requires of servers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum KeyAlgorithm {
     /// ECDSA with P-384.
     #[default]
@@ -47,15 +34,15 @@ pub enum KeyAlgorithm {
 ///
 /// # Errors
 /// An error if a file exists or cannot be written.
-pub fn run_keygen(args: &KeygenArgs) -> Result<CommandEvent> {
-    make_folder(&args.out, 0o700).with_context(|| args.out.display().to_string())?;
-    let [private_file, public_file] = ["private.jwk", "jwks.json"].map(|name| args.out.join(name));
+pub fn write_key_pair(out: &Path, alg: KeyAlgorithm, kid: &str) -> Result<Answer> {
+    make_folder(out, 0o700).with_context(|| out.display().to_string())?;
+    let [private_file, public_file] = ["private.jwk", "jwks.json"].map(|name| out.join(name));
     for file in [&private_file, &public_file] {
         if file.exists() {
             bail!("{} exists already; choose another folder with --out", file.display());
         }
     }
-    let private = generate_key(args.alg, &args.kid)?;
+    let private = generate_key(alg, kid)?;
     let public = json!({ "keys": [public_members(&private)] });
     let written = |file: &Path| format!("failed to write {}", file.display());
     write_private(&private_file, &serde_json::to_string_pretty(&private)?)
@@ -69,8 +56,8 @@ pub fn run_keygen(args: &KeygenArgs) -> Result<CommandEvent> {
         public_file.display(),
         public_file.display(),
     );
-    let json = json!({ "private_key": private_file, "jwks": public_file, "kid": args.kid });
-    Ok(CommandEvent::Record { text, json })
+    let json = json!({ "private_key": private_file, "jwks": public_file, "kid": kid });
+    Ok(RecordAnswer::new(text, json).into())
 }
 
 /// Generates a private JWK.

@@ -7,7 +7,7 @@ use command_line::text::printable;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::arguments::OutputArgs;
-use super::protocol::CommandEvent;
+use super::events::CommandEvent;
 
 /// Templates of the progress bar: without and with a known number of bytes.
 const WORKING: &str = "{spinner} {wide_msg}";

@@ -6,17 +6,34 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use backup::{BackupError, Progress, copy_store};
 use bulk::serve::archive::fail_open_jobs;
+use clap::Args;
 use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::Store;
 
 use super::backups::progress_text;
-use super::protocol::{CommandEvent, StoreCopy};
-use super::services::{AdminServices, EventSink};
+use super::events::{CommandEvent, EventSink};
+use super::services::AdminServices;
 use crate::clock::Clock;
 use crate::config::{Config, ServeFlags, StoreEngine};
 use crate::node::backups::BackupSources;
 use crate::node::data_folder::{lock_data_folder, make_data_folder};
+
+/// A copy of the store.
+#[derive(Debug, Clone, Args, Serialize, Deserialize)]
+pub struct StoreCopy {
+    /// Store to copy to: the URL of an empty PostgreSQL database, or file:FOLDER for a new data folder
+    #[arg(long, value_name = "STORE")]
+    pub to: String,
+    /// New data folder of the first server on a database, for releases and files of exports [default: the
+    /// data folder of the source]
+    #[arg(long, value_name = "FOLDER")]
+    pub to_data: Option<PathBuf>,
+    /// Leave the source usable; what is written to it later is not in the copy
+    #[arg(long)]
+    pub keep_source: bool,
+}
 
 /// Time for which clients are told why their export has ended.
 pub const FAILURE_SHOWN: SignedDuration = SignedDuration::from_hours(24);

@@ -15,8 +15,8 @@ use terminology_import::{
 };
 use tokio::sync::mpsc;
 
-use super::protocol::CommandEvent;
-use super::services::{AdminServices, EventSink};
+use super::events::{CommandEvent, EventSink};
+use super::services::AdminServices;
 use crate::clock::resource_id;
 use crate::node::saved_indexes::SavedIndexes;
 use crate::records::audit::AuditEntry;

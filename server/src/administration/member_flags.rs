@@ -3,16 +3,19 @@
 
 use std::marker::PhantomData;
 
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
 use identity::model::members::{self, MemberRow, MemberType};
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
-use super::protocol::Members;
-
+/// A table of members.
 pub trait MemberTable {
+    /// Its rows.
     fn rows() -> impl Iterator<Item = &'static MemberRow>;
 }
 
+/// The members of users.
 #[derive(Debug)]
 pub struct UserTable;
 
@@ -22,6 +25,7 @@ impl MemberTable for UserTable {
     }
 }
 
+/// The members of clients.
 #[derive(Debug)]
 pub struct ClientTable;
 
@@ -31,32 +35,71 @@ impl MemberTable for ClientTable {
     }
 }
 
-/// The members that the flags of a command set.
-#[derive(Debug)]
+/// Members of a user or a client by name, in the form of a JSON merge patch.
+pub type Members = Map<String, Value>;
+
+/// The members that the flags of a new record set.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(transparent, bound = "")]
 pub struct MemberFlags<T> {
+    /// The members by name.
     pub members: Members,
+    #[serde(skip)]
     table: PhantomData<T>,
 }
 
-impl<T: MemberTable> MemberFlags<T> {
-    /// The members with those of the unset flags, which are `null`.
-    ///
-    /// # Errors
-    /// An error if there is no such flag, or if the same command sets it.
-    pub fn with_unset(self, unset: Vec<String>) -> anyhow::Result<Members> {
-        let mut members = self.members;
-        for flag in unset {
-            let name = flag.trim_start_matches("--");
-            let Some(row) = T::rows().find(|row| row.flag == Some(name)) else {
-                anyhow::bail!(
-                    "--unset {flag}: there is no such flag; name one without its dashes, such as 'name'"
-                );
-            };
-            if members.insert(row.name.to_owned(), Value::Null).is_some() {
-                anyhow::bail!("--unset {flag}: the flag is set by the same command");
-            }
+/// The members that the flags of a change set. `--unset` restores the default of a member, which is `null`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(transparent, bound = "")]
+pub struct MemberChanges<T> {
+    /// The members by name.
+    pub members: Members,
+    #[serde(skip)]
+    table: PhantomData<T>,
+}
+
+/// Name of the flag that restores defaults.
+const UNSET: &str = "unset";
+
+/// Adds the members of the unset flags.
+fn unset_members<T: MemberTable>(matches: &ArgMatches, members: &mut Members) -> Result<(), String> {
+    for flag in matches.get_many::<String>(UNSET).into_iter().flatten() {
+        let name = flag.trim_start_matches("--");
+        let Some(row) = T::rows().find(|row| row.flag == Some(name)) else {
+            return Err(format!(
+                "--unset {flag}: there is no such flag; name one without its dashes, such as 'name'"
+            ));
+        };
+        if members.insert(row.name.to_owned(), Value::Null).is_some() {
+            return Err(format!("--unset {flag}: the flag is set by the same command"));
         }
-        Ok(members)
+    }
+    Ok(())
+}
+
+impl<T: MemberTable> FromArgMatches for MemberChanges<T> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut members = MemberFlags::<T>::from_arg_matches(matches)?.members;
+        unset_members::<T>(matches, &mut members)
+            .map_err(|text| clap::Error::raw(ErrorKind::ValueValidation, text + "\n"))?;
+        Ok(Self { members, table: PhantomData })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.members.append(&mut Self::from_arg_matches(matches)?.members);
+        Ok(())
+    }
+}
+
+impl<T: MemberTable> Args for MemberChanges<T> {
+    fn augment_args(command: Command) -> Command {
+        let help = "Restore the default of another flag, such as name; can be repeated";
+        let unset = Arg::new(UNSET).long(UNSET).value_name("FLAG").action(ArgAction::Append).help(help);
+        MemberFlags::<T>::augment_args(command).arg(unset)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
     }
 }
 
@@ -82,7 +125,9 @@ fn argument(row: &'static MemberRow) -> Option<Arg> {
         MemberType::Text => argument.value_name(row.value),
         MemberType::List => argument.value_name(row.value).action(ArgAction::Append),
         MemberType::Number => argument.value_name(row.value).value_parser(clap::value_parser!(u32)),
-        MemberType::KeySet => argument.value_name(row.value).value_parser(read_key_set),
+        MemberType::KeySet => {
+            argument.value_name(row.value).value_parser(read_key_set).value_hint(ValueHint::FilePath)
+        }
     })
 }
 

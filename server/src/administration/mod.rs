@@ -3,49 +3,54 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`arguments`] | arguments of the command line |
+//! | [`all_commands`] | all commands, one line each |
+//! | [`commands`] | the commands, one type each |
+//! | [`command`] | what commands have in common: doors, input, answers, errors |
+//! | [`events`] | what a running command tells |
+//! | [`arguments`] | arguments of the command line that all commands have |
 //! | `member_flags` | the flags of the members of users and clients |
-//! | [`protocol`] | commands and events as they are sent through the socket |
-//! | `conversions` | from the command line to the protocol |
+//! | [`protocol`] | the messages on the socket |
 //! | `package_cache` | FHIR packages by name |
 //! | [`client_keys`] | key pairs of clients |
 //! | `console` | output of a command |
 //! | [`socket`] | the socket: one command in, events out |
-//! | `execute` | runs one command |
-//! | `services` | the services that the commands use, and the receiver of their events |
-//! | [`people`] | users, clients, keys |
+//! | `execute` | runs one command for the command line |
+//! | `services` | the services that the commands use |
+//! | [`shown`], [`user_facts`] | users, clients and what belongs to them, as they are shown |
 //! | [`registration_warnings`] | warnings about registrations that can hardly work |
 //! | [`user_change`] | a change of a user |
 //! | [`import`] | import |
 //! | [`export`] | export |
-//! | [`releases`] | imported releases |
 //! | [`backups`] | backups |
 //! | [`purge`] | erasure of a patient's record |
 //! | [`copy`] | moves to another store |
 //! | [`check`] | comparison of what is stored with what should be |
 //! | [`status`] | the state of the server |
 
+pub mod all_commands;
 pub mod arguments;
 pub mod backups;
 pub mod check;
 pub mod client_keys;
+pub mod command;
+pub mod commands;
 mod console;
-mod conversions;
 pub mod copy;
+pub mod events;
 pub mod execute;
 pub mod export;
 pub mod import;
-mod member_flags;
+pub mod member_flags;
 mod package_cache;
-pub mod people;
 pub mod protocol;
 pub mod purge;
 pub mod registration_warnings;
-pub mod releases;
 mod services;
+pub mod shown;
 pub mod socket;
 pub mod status;
 pub mod user_change;
+pub mod user_facts;
 
 use std::io::{BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
@@ -58,12 +63,13 @@ use resources::assign_stored::record_new_store;
 use store::StoreError;
 use tokio_util::sync::CancellationToken;
 
-use self::arguments::{AdminSubcommand, ClientSubcommand, DataArgs};
-use self::client_keys::run_keygen;
+use self::all_commands::{AdminCommand, AdminLine};
+use self::arguments::DataArgs;
+use self::command::{ProgramInput, StoreNeed};
 pub use self::console::Console;
+use self::events::{CommandEvent, EventSink};
 use self::execute::execute_command;
-use self::protocol::{AdminCommand, CommandEvent};
-pub use self::services::{AdminServices, EventSink};
+pub use self::services::AdminServices;
 use crate::clock::Clock;
 use crate::config::audit::{AuditConfig, Durability};
 use crate::config::{Config, StoreEngine, exit_code, read_identity};
@@ -73,26 +79,23 @@ use crate::node::hashing::PasswordHasher;
 use crate::node::store_state::check_usable;
 use crate::records::audit::{AuditCaller, AuditLog, AuditSource};
 
-/// Runs a command through the socket of a running server, or on the data folder of a stopped one.
-pub async fn run_command(arguments: AdminSubcommand) -> ExitCode {
-    // The private key must not leave the machine of the client, so that no server is involved.
-    if let AdminSubcommand::Client { data, command: ClientSubcommand::Keygen(keygen) } = &arguments {
-        let console = Console::new(data.output);
-        return match run_keygen(keygen) {
-            Ok(event) => {
-                console.print_event(event);
-                console.clear();
-                ExitCode::SUCCESS
-            }
-            Err(error) => {
-                console.clear();
-                eprintln!("error: {error:#}");
-                ExitCode::FAILURE
-            }
-        };
+/// The standard input of the program.
+struct StandardInput;
+
+impl ProgramInput for StandardInput {
+    fn password(&mut self) -> Result<String> {
+        read_password()
     }
-    let (args, command) = arguments.into_command(read_password);
-    if let Ok(command) = &command
+
+    fn warn(&mut self, text: &str) {
+        eprintln!("warning: {text}");
+    }
+}
+
+/// Runs a command through the socket of a running server, or on the data folder of a stopped one.
+pub async fn run_command(AdminLine { data: args, mut command }: AdminLine) -> ExitCode {
+    let input = command.read_input(&mut StandardInput);
+    if input.is_ok()
         && let Some(question) = command.question()
         && !args.output.yes
         // A script has no terminal, so that its commands are not confirmed.
@@ -105,8 +108,11 @@ pub async fn run_command(arguments: AdminSubcommand) -> ExitCode {
     let mut print = |event: CommandEvent| console.print_event(event);
     let stop = CancellationToken::new();
     let done = async {
-        let command = command?;
-        if matches!(command, AdminCommand::Import { .. }) {
+        input?;
+        if let Some(answer) = command.run_in_program() {
+            return Ok(answer?.tell(&mut print));
+        }
+        if command.ends_early() {
             tokio::spawn(stop_by_ctrl_c(stop.clone()));
         }
         perform(&args, command, &stop, &mut print).await
@@ -156,21 +162,22 @@ async fn run_offline(
     events: EventSink<'_>,
 ) -> Result<u8> {
     let data = &args.data;
-    if matches!(command, AdminCommand::Reload) {
+    if matches!(command, AdminCommand::Reload(_)) {
         bail!("no server runs on {}; its settings are read at the start", data.display());
     }
-    if matches!(command, AdminCommand::AcceptClock) {
+    if matches!(command, AdminCommand::ClockAccept(_)) {
         bail!("no server runs on {}; the clock is accepted at the start", data.display());
     }
     let flags = args.serve_flags();
     let config = Config::load(&flags)?;
     let backups = BackupSources::new(&config, &flags);
-    let creates_store = command.creates_store();
+    let need = command.store();
+    let creates_store = need != StoreNeed::Existing;
     let engine = match creates_store {
         true => config.engine,
         false => require_store(config.engine, data)?,
     };
-    if command.announces_store() && engine == StoreEngine::File && !has_store(data) {
+    if need == StoreNeed::CreatedWithNotice && engine == StoreEngine::File && !has_store(data) {
         events(CommandEvent::Trouble(format!("created a store in {}", data.display())));
     }
     let rules = config.settings.resource_rules();

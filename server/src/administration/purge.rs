@@ -8,8 +8,8 @@ use store::Compaction;
 use store::blocking::run_blocking;
 
 use super::copy::FAILURE_SHOWN;
-use super::protocol::CommandEvent;
-use super::services::{AdminServices, EventSink};
+use super::events::{CommandEvent, EventSink};
+use super::services::AdminServices;
 use crate::records::audit::AuditEntry;
 use crate::records::audit::erase::erase_searches;
 

@@ -1,4 +1,4 @@
-//! The services that the commands use, and the receiver of their events.
+//! The services that the commands use.
 
 use std::path::Path;
 
@@ -7,15 +7,11 @@ use identity::sign_in::password::{PasswordError, PasswordPolicy};
 use resources::Resources;
 use tokio_util::sync::CancellationToken;
 
-use super::protocol::CommandEvent;
 use crate::clock::Clock;
 use crate::node::app::App;
 use crate::node::backups::BackupSources;
 use crate::node::hashing::{PasswordHasher, PasswordToHash};
 use crate::records::audit::AuditLog;
-
-/// A function that receives the events of a command.
-pub type EventSink<'a> = &'a mut (dyn FnMut(CommandEvent) + Send);
 
 /// The services that the commands use.
 pub struct AdminServices<'a> {

@@ -15,9 +15,11 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::all_commands::AdminCommand;
+use super::events::{CommandEvent, EventSink};
 use super::execute::execute_command;
-use super::protocol::{AdminCommand, CommandEvent, STOP, decode_command, encode_command};
-use super::services::{AdminServices, EventSink};
+use super::protocol::{STOP, decode_command, encode_command};
+use super::services::AdminServices;
 use crate::config::ConfigError;
 use crate::node::app::App;
 use crate::records::audit::AuditCaller;

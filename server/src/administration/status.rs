@@ -7,13 +7,12 @@ use bulk::OpenExport;
 use indicatif::HumanBytes;
 use resources::assign_stored::{AssignmentRecord, read_record};
 use serde::Serialize;
-use serde_json::json;
 use store::blocking::run_blocking;
 use store::space::free_bytes;
 use store::{NodePresence, Seq, Versions as _};
 
-use super::protocol::CommandEvent;
-use super::services::{AdminServices, EventSink};
+use super::command::RecordAnswer;
+use super::services::AdminServices;
 use crate::node::releases::Releases;
 use crate::node::saved_indexes::SavedIndexes;
 use crate::records::recent_errors::{RecentError, recent_errors};
@@ -64,16 +63,14 @@ struct StoreStatus {
     free_bytes: Option<u64>,
 }
 
-/// Shows the state of a running or a stopped server. The exit code is 1 if a part does not work.
+/// The state of a running or a stopped server. The exit code is 1 if a part does not work.
 ///
 /// # Errors
 /// The error of the store if it cannot be read.
-pub async fn show_status(services: &AdminServices<'_>, events: EventSink<'_>) -> Result<u8> {
+pub async fn show_status(services: &AdminServices<'_>) -> Result<RecordAnswer> {
     let status = read_status(services).await?;
-    let code = u8::from(!status.faults.is_empty());
-    let text = status.lines().join("\n");
-    events(CommandEvent::Record { text, json: json!(status) });
-    Ok(code)
+    let exit = u8::from(!status.faults.is_empty());
+    Ok(RecordAnswer { exit, ..RecordAnswer::new(status.lines().join("\n"), status) })
 }
 
 async fn read_status(services: &AdminServices<'_>) -> Result<ServerStatus> {

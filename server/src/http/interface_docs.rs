@@ -7,12 +7,15 @@ use std::path::Path;
 
 use ::bulk::{ExportParameter, GuideVersion};
 use ::terminology::{OperationMethods, TerminologyOperation, parameters};
+use clap::Arg;
 use identity::lifetimes;
-use identity::model::members::{CLAIMS, user_members};
+use identity::model::members::{CLAIMS, client_members, user_members};
 use identity::params::MAX_PARAMETERS;
 use jiff::SignedDuration;
 
 use super::routes::{self, RouteWork};
+use crate::administration::all_commands::{COMMANDS, CommandRow};
+use crate::administration::command::AdminMethod;
 use crate::config::sections::ConfigFile;
 use crate::generated_docs::{check_page, member_line, sentence};
 use crate::node::question_pool::MAX_QUESTION_TIME;
@@ -82,6 +85,58 @@ fn members() -> String {
     let mut text = "| member | type | default | meaning |\n|---|---|---|---|\n".to_owned();
     user_members().for_each(|row| text.push_str(&member_line(row)));
     text
+}
+
+/// The requests to `/admin`, with the help texts of their commands.
+fn admin_requests() -> String {
+    let mut text = "| request | effect |\n|---|---|\n".to_owned();
+    for (row, route) in COMMANDS.iter().flat_map(|row| row.doors.routes.iter().map(move |route| (row, route)))
+    {
+        let command = row.command_line();
+        let argument = |name: &str| command.get_arguments().find(|argument| argument.get_id() == name);
+        let help = |argument: &Arg| argument.get_help().map(ToString::to_string).unwrap_or_default();
+        let in_path = |name: &str| route.path.contains(&format!("{{{name}}}")) || name == "user";
+        let about = command.get_long_about().or(command.get_about()).unwrap().to_string();
+        let about = about.replace("The command line reads the password from standard input.", "");
+        let about = about.split_whitespace().collect::<Vec<_>>().join(" ");
+        // The end of a short help text is without a full stop.
+        let mut effect = format!("{}.", about.trim_end_matches('.'));
+        // A request can be for one flag of its command.
+        let placeholders = route.path.split(['{', '}']).skip(1).step_by(2);
+        let flag = route.sets.into_iter().chain(placeholders).filter_map(argument);
+        if let Some(flag) = flag.filter(|flag| !flag.is_positional()).last() {
+            effect = format!("{}, and end all sessions and tokens of the user.", help(flag));
+        } else {
+            let names = command.get_arguments().filter(|argument| !argument.is_hide_set());
+            let names = names.map(|argument| argument.get_id().as_str()).filter(|name| !in_path(name));
+            let (tables, names): (Vec<_>, Vec<_>) =
+                names.filter(|name| *name != "unset").partition(|name| is_member(row, name));
+            let mut names: Vec<_> = names.into_iter().map(|name| format!("`{name}`")).collect();
+            names.extend(row.reads_password.then(|| "`password`".to_owned()));
+            names.extend((!tables.is_empty()).then(|| match row.group {
+                Some("user") => "those of [a user](#members-of-a-user)".to_owned(),
+                _ => "those of [a client](../configuration.md#client)".to_owned(),
+            }));
+            let kind = match route.method {
+                AdminMethod::Get | AdminMethod::Delete => "Parameters",
+                _ => "Members",
+            };
+            if !names.is_empty() {
+                effect.push_str(&format!(" {kind}: {}.", names.join(", ")));
+            }
+        }
+        text.push_str(&format!("| `{} /admin/{}` | {effect} |\n", route.method.of_http(), route.path));
+    }
+    text
+}
+
+/// Whether a flag is a member of a user or a client.
+fn is_member(row: &CommandRow, name: &str) -> bool {
+    match row.group {
+        Some("user") => user_members().any(|member| member.name == name),
+        Some("client") => client_members().any(|member| member.name == name),
+        _ => false,
+    }
 }
 
 /// A number with commas between groups of three digits.
@@ -197,7 +252,7 @@ fn the_pages_contain_the_generated_tables() {
     check_page("interface/bulk.md", &[("parameters", export_parameters())]);
     // The head of the table is in the page.
     check_page("interface/oauth.md", &[("claims", claims())]);
-    check_page("interface/admin.md", &[("members", members())]);
+    check_page("interface/admin.md", &[("requests", admin_requests()), ("members", members())]);
 }
 
 /// The text of all pages of `server/docs/interface`.

@@ -2,7 +2,8 @@
 //!
 //! A handler gets the [`RequestContext`] and the parameters that its line names: `body` is the body of the
 //! request, and any other name is the placeholder in the path. It returns a response or a [`Problem`]. The
-//! routes of the terminology operations follow from the rows of [`TerminologyOperation`].
+//! routes of the terminology operations follow from the rows of [`TerminologyOperation`], and those of the
+//! administration from the [`COMMANDS`].
 
 use std::borrow::Cow;
 use std::pin::Pin;
@@ -17,6 +18,8 @@ use super::path_parameters::{FromPath, PathParameters};
 use super::problem::Problem;
 use super::reply::Response;
 use super::{admin, fhir, metrics, oauth, pages, well_known};
+use crate::administration::all_commands::{COMMANDS, CommandRow};
+use crate::administration::command::AdminRoute;
 
 /// A request with the parameters of its route.
 pub struct RoutedRequest {
@@ -82,6 +85,8 @@ pub enum Handler {
     Function(fn(RoutedRequest) -> HandlerFuture),
     /// The handler of all terminology operations.
     Operation(TerminologyOperation),
+    /// The handler of all commands of an administrator.
+    Command(&'static CommandRow, &'static AdminRoute),
 }
 
 impl Handler {
@@ -93,6 +98,10 @@ impl Handler {
                 let RoutedRequest { context, mut body, mut path } = request;
                 let id = FromPath::from_path(&mut path, "id")?;
                 fhir::operation::answer_operation(&context, operation, id, &mut body).await
+            }),
+            Self::Command(row, route) => Box::pin(async move {
+                let RoutedRequest { context, mut body, path } = request;
+                admin::run_command(&context, row, route, path, &mut body).await
             }),
         }
     }
@@ -186,34 +195,6 @@ static WELL_KNOWN: &[Route] = routes! {
     GET    ".well-known/change-password" Page => well_known::change_password();
     GET    ".well-known/security.txt" Page Reads => well_known::security_contact();
     GET    ".well-known/oauth-protected-resource/fhir/R4" AnyOrigin Reads => oauth::discovery::protected_resource();
-};
-
-static ADMIN: &[Route] = routes! {
-    GET    "admin/users" => admin::users::list_users();
-    POST   "admin/users" => admin::users::create_user(body);
-    GET    "admin/users/{sub}" => admin::users::read_user(sub);
-    PATCH  "admin/users/{sub}" => admin::users::change_user(sub, body);
-    DELETE "admin/users/{sub}" => admin::users::delete_user(sub);
-    PUT    "admin/users/{sub}/password" => admin::users::set_password(sub, body);
-    POST   "admin/users/{sub}/sign-out" => admin::users::sign_out_user(sub);
-    GET    "admin/users/{sub}/sessions" => admin::users::list_sessions(sub);
-    DELETE "admin/users/{sub}/sessions/{sid}" => admin::users::end_session(sub, sid);
-    GET    "admin/users/{sub}/sign-in-methods" => admin::sign_in_methods::list_methods(sub);
-    DELETE "admin/users/{sub}/sign-in-methods" => admin::sign_in_methods::remove_all_methods(sub);
-    DELETE "admin/users/{sub}/passkeys/{id}" => admin::sign_in_methods::remove_passkey(sub, id);
-    DELETE "admin/users/{sub}/recovery-codes" => admin::sign_in_methods::remove_recovery_codes(sub);
-    DELETE "admin/users/{sub}/linked-accounts/{id}" => admin::sign_in_methods::remove_linked_account(sub, id);
-    GET    "admin/users/{sub}/consents" => admin::users::list_consents(sub);
-    DELETE "admin/users/{sub}/consents/{client_id}" => admin::users::withdraw_consent(sub, client_id);
-    GET    "admin/clients" => admin::clients::list_clients();
-    POST   "admin/clients" => admin::clients::create_client(body);
-    GET    "admin/clients/{client_id}" => admin::clients::read_client(client_id);
-    PATCH  "admin/clients/{client_id}" => admin::clients::change_client(client_id, body);
-    DELETE "admin/clients/{client_id}" => admin::clients::delete_client(client_id);
-    GET    "admin/releases" => admin::releases::list_releases();
-    GET    "admin/releases/{id}" => admin::releases::read_release(id);
-    DELETE "admin/releases/{id}" => admin::releases::remove_release(id);
-    POST   "admin/clients/{client_id}/secret" => admin::clients::rotate_secret(client_id, body);
 };
 
 static PAGES: &[Route] = routes! {
@@ -321,6 +302,20 @@ static OPERATIONS: LazyLock<Vec<Route>> = LazyLock::new(|| {
     routes
 });
 
+/// The routes of the administration.
+static ADMIN: LazyLock<Vec<Route>> = LazyLock::new(|| {
+    let routes = COMMANDS.iter().flat_map(|row| row.doors.routes.iter().map(move |route| (row, route)));
+    let route = |(row, route): (&'static CommandRow, &'static AdminRoute)| Route {
+        method: route.method.of_http(),
+        path: format!("admin/{}", route.path).into(),
+        flags: &[],
+        #[cfg(test)]
+        parameters: &["body"],
+        handler: Handler::Command(row, route),
+    };
+    routes.map(route).collect()
+});
+
 /// The routes of FHIR.
 pub fn of_fhir() -> impl Iterator<Item = &'static Route> {
     FHIR.iter().chain(OPERATIONS.iter())
@@ -328,5 +323,5 @@ pub fn of_fhir() -> impl Iterator<Item = &'static Route> {
 
 /// All routes.
 pub fn all() -> impl Iterator<Item = &'static Route> {
-    [OAUTH, WELL_KNOWN, ADMIN, PAGES].into_iter().flatten().chain(of_fhir())
+    [OAUTH, WELL_KNOWN, PAGES].into_iter().flatten().chain(ADMIN.iter()).chain(of_fhir())
 }

@@ -5,15 +5,16 @@ use clap::Parser;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::administration::arguments::{AdminSubcommand, DataArgs};
+use crate::administration::all_commands::AdminLine;
+use crate::administration::arguments::DataArgs;
+use crate::administration::events::CommandEvent;
 use crate::administration::perform;
-use crate::administration::protocol::CommandEvent;
 
 /// A command line with the commands of the administration only.
 #[derive(Parser)]
-struct AdminLine {
+struct AdminProgram {
     #[command(subcommand)]
-    command: AdminSubcommand,
+    line: AdminLine,
 }
 
 /// Runs a command on the data folder or in its running server, such as `["client", "show", "app"]`. Returns
@@ -30,15 +31,14 @@ pub async fn administer(data: &DataArgs, words: &[&str]) -> Result<Vec<Value>> {
     for (flag, value) in [("--config", &config), ("--store", &data.store)] {
         line.extend(value.iter().flat_map(|value| [flag, value.as_str()]));
     }
-    let AdminLine { command } = AdminLine::try_parse_from(line)?;
-    let (data, command) = command.into_command(|| bail!("a password is not needed"));
+    let AdminProgram { line: AdminLine { data, command } } = AdminProgram::try_parse_from(line)?;
     let mut results = Vec::new();
     let mut collect = |event: CommandEvent| match event {
         CommandEvent::Record { json, .. } => results.push(json),
         CommandEvent::Trouble(text) => eprintln!("{text}"),
         _ => {}
     };
-    let code = perform(&data, command?, &CancellationToken::new(), &mut collect).await?;
+    let code = perform(&data, command, &CancellationToken::new(), &mut collect).await?;
     if code != 0 {
         bail!("'trefoil {}' ended with exit code {code}", words.join(" "));
     }

@@ -96,13 +96,13 @@ fn send_line(server: &Server, line: &str) -> Vec<Value> {
 #[test]
 fn another_version_of_the_administration_protocol_is_rejected() {
     let server = Server::demo();
-    let trouble = "error: version 11 of the administration protocol is not supported: the running server (trefoil 0.1.0) \
-                   has version 10; use the trefoil program of the running server, or restart the server with this \
+    let trouble = "error: version 12 of the administration protocol is not supported: the running server (trefoil 0.1.0) \
+                   has version 11; use the trefoil program of the running server, or restart the server with this \
                    program";
-    let answer = send_line(&server, r#"{"protocol":11,"command":{"unheard":"of"}}"#);
+    let answer = send_line(&server, r#"{"protocol":12,"command":{"unheard":"of"}}"#);
     assert_eq!(answer, [json!({"trouble": trouble}), json!({"exit": 1})]);
-    let [trouble, exit] = &send_line(&server, r#"{"protocol":10,"command":"unheard"}"#)[..] else { panic!() };
-    assert!(trouble["trouble"].as_str().unwrap().contains("not a command of version 10"), "{trouble}");
+    let [trouble, exit] = &send_line(&server, r#"{"protocol":11,"command":"unheard"}"#)[..] else { panic!() };
+    assert!(trouble["trouble"].as_str().unwrap().contains("not a command of version 11"), "{trouble}");
     assert_eq!(exit["exit"], 1);
     check(&server.trefoil(&["reload"]), 0, "reloaded");
 }

@@ -67,12 +67,12 @@ async fn an_administrator_manages_users_clients_and_keys() {
     assert_eq!(fern.get(&format!("{base}/account")).await.status(), 200);
     let shown = browser.get(&format!("{base}/console/user?name=fern")).await.text().await.unwrap();
     assert!(shown.contains("Fern Wood") && shown.contains("last seen"), "{shown}");
-    let (_, page) = act(&mut browser, &base, &[("action", "user-disable"), ("username", "fern")]).await;
+    let (_, page) = act(&mut browser, &base, &[("action", "user-disable"), ("user", "fern")]).await;
     assert!(page.contains("disabled fern"), "{page}");
     assert_eq!(fern.get(&format!("{base}/account")).await.status(), 303, "the session has ended");
 
     // A deletion is asked about first.
-    let delete = [("action", "user-delete"), ("username", "fern")];
+    let delete = [("action", "user-delete"), ("user", "fern")];
     let (_, question) = act(&mut browser, &base, &delete).await;
     assert!(question.contains("Delete the user fern?"), "{question}");
     assert!(String::from_utf8(server.trefoil(&["user", "list"]).stdout).unwrap().contains("fern"));
@@ -83,10 +83,10 @@ async fn an_administrator_manages_users_clients_and_keys() {
 
     let add = [
         ("action", "client-add"),
-        ("id", "shop"),
-        ("redirect_uri", "https://shop.example/"),
+        ("client_id", "shop"),
+        ("redirect_uris", "https://shop.example/"),
         ("scope", "openid"),
-        ("auth_method", "client_secret_basic"),
+        ("token_endpoint_auth_methods", "client_secret_basic"),
     ];
     let (_, page) = act(&mut browser, &base, &add).await;
     assert!(page.contains("added client shop") && page.contains("secret"), "{page}");

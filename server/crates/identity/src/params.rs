@@ -53,6 +53,11 @@ impl Params {
         params
     }
 
+    /// All parameters with their values, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// Returns the value if the parameter is present and not empty. For a repeated parameter, returns the
     /// first value.
     pub fn get(&self, name: &str) -> Option<&str> {

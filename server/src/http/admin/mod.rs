@@ -1,28 +1,34 @@
 //! `{base}/admin/…`: administration over HTTP, in JSON, for tokens with the scope `trefoil/admin`.
 //!
 //! For a user's token, the user must be an administrator at the time of the request; for a client's own
-//! token, the scope must be registered. A page of a list ends with `next`, the value of `after` for the next
-//! page.
+//! token, the scope must be registered. Each request runs a command of
+//! [`all_commands`](crate::administration::all_commands): its members are the values of the path and the query,
+//! and the members of the body.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `members` | the members of a command in a request |
 
-pub mod clients;
-pub mod releases;
-pub mod sign_in_methods;
-pub mod users;
+mod members;
 
-use http::{StatusCode, header};
+use http::{Method, StatusCode, header};
 use identity::model::scope::ADMIN_SCOPE;
-use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::extract::{RequestBody, RequestContext, etag_version};
+use super::path_parameters::PathParameters;
 use super::problem::Problem;
 use super::reply::{self, Response};
+use crate::administration::AdminServices;
+use crate::administration::all_commands::CommandRow;
+use crate::administration::command::{AdminRoute, Answer, Call, CommandError, ListAnswer, RecordAnswer};
 use crate::records::audit::{self, AuditActor};
 
 /// Maximum size of a body, in bytes.
 const BODY: usize = 64 * 1024;
-/// Default and maximum number of entries of a page.
+/// Number of entries of a page, by default.
 const PAGE: usize = 50;
-const LARGEST_PAGE: usize = 500;
 
 fn invalid_request(text: &str) -> Problem {
     Problem::admin(StatusCode::BAD_REQUEST, "invalid_request", text)
@@ -48,33 +54,113 @@ pub(super) async fn check_administrator(context: &RequestContext) -> Result<(), 
     Ok(())
 }
 
-/// The start and the maximum number of entries of a page.
-fn page_parameters(context: &RequestContext) -> Result<(Option<String>, usize), Problem> {
-    let params = context.params();
-    if let Some(defect) = params.defect() {
-        return Err(invalid_request(&defect.to_string()));
-    }
-    let count = match params.get("count").map(str::parse::<usize>) {
-        None => PAGE,
-        Some(Ok(count @ 1..=LARGEST_PAGE)) => count,
-        Some(_) => return Err(invalid_request("count must be a number from 1 to 500")),
+/// Runs the command of a request.
+pub async fn run_command(
+    context: &RequestContext,
+    row: &CommandRow,
+    route: &AdminRoute,
+    path: PathParameters,
+    body: &mut RequestBody,
+) -> Result<Response, Problem> {
+    check_administrator(context).await?;
+    let mut sent = match context.method {
+        Method::POST | Method::PUT | Method::PATCH => read_body(context, row, body).await?,
+        _ => Map::new(),
     };
-    Ok((params.get("after").map(str::to_owned), count))
+    members::check_body(&sent, row).map_err(|text| invalid_request(&text))?;
+    members::add_path(&mut sent, path);
+    let query = context.params();
+    members::add_query(&mut sent, row, &query).map_err(|text| invalid_request(&text))?;
+    if let Some(member) = route.sets {
+        sent.insert(member.to_owned(), true.into());
+    }
+    let has_pages = members::has(row, "count");
+    if has_pages {
+        sent.entry("count").or_insert_with(|| PAGE.into());
+    }
+    let command = (row.from_members)(sent.into()).map_err(|error| {
+        let text = error.to_string();
+        let missing = text.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
+        invalid_request(&match missing {
+            Some(member) => format!("{member} is missing"),
+            None => format!("the request is not valid: {text}"),
+        })
+    })?;
+    let (app, stop) = (&context.app, CancellationToken::new());
+    let services = AdminServices::of_running(app, &stop);
+    let revision = expected_revision(context)?;
+    let call = Call { services: &services, revision, is_remote: true };
+    Ok(response(command.run(&call, &mut |_| {}).await?, has_pages, &app.address.base_url))
 }
 
-/// Parses a JSON body. Unknown members are rejected.
-async fn parse_body<T: DeserializeOwned>(
+/// Reads a JSON body. A command that needs no member needs no body.
+async fn read_body(
     context: &RequestContext,
+    row: &CommandRow,
     body: &mut RequestBody,
-) -> Result<T, Problem> {
-    if !matches!(context.content_type().as_deref(), Some("application/json" | "application/merge-patch+json"))
-    {
+) -> Result<Map<String, Value>, Problem> {
+    let content_type = context.content_type();
+    if content_type.is_none() && !members::needs_body(row) {
+        return Ok(Map::new());
+    }
+    if !matches!(content_type.as_deref(), Some("application/json" | "application/merge-patch+json")) {
         let text = "send application/json";
         return Err(Problem::admin(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request", text));
     }
     let bytes = body.bytes(BODY).await?;
     serde_json::from_slice(&bytes)
         .map_err(|error| invalid_request(&format!("the body is not valid: {error}")))
+}
+
+/// The response with an answer.
+fn response(answer: Answer, has_pages: bool, base_url: &str) -> Response {
+    match answer {
+        Answer::Done(_) | Answer::Told(_) => reply::no_store(reply::empty(StatusCode::NO_CONTENT)),
+        Answer::List(ListAnswer { name, entries, next, .. }) => {
+            let entries: Vec<Value> = entries.into_iter().map(|(_, entry)| entry).collect();
+            let mut list = json!({ name: entries });
+            if has_pages {
+                list["next"] = next.into();
+            }
+            json(StatusCode::OK, &list)
+        }
+        Answer::Record(record) => {
+            let RecordAnswer { json: mut shown, warnings, revision, location, .. } = *record;
+            if !warnings.is_empty() {
+                shown["warnings"] = warnings.into();
+            }
+            let status = if location.is_some() { StatusCode::CREATED } else { StatusCode::OK };
+            let mut response = json(status, &shown);
+            if let Some(revision) = revision {
+                response = reply::with(response, header::ETAG, &format!("W/\"{revision}\""));
+            }
+            match location {
+                Some(path) => reply::with(response, header::LOCATION, &format!("{base_url}/admin/{path}")),
+                None => response,
+            }
+        }
+    }
+}
+
+impl From<CommandError> for Problem {
+    fn from(error: CommandError) -> Self {
+        match error {
+            CommandError::User(error) => error.into(),
+            CommandError::ChangeUser(error) => error.into(),
+            CommandError::Client(error) => error.into(),
+            CommandError::Password(error) => error.into(),
+            CommandError::Store(error) => error.into(),
+            CommandError::Invalid(text) => invalid_request(&text),
+            CommandError::Unknown { record, .. } => Self::no_such(record),
+            CommandError::Conflict { code, text } => Self::admin(StatusCode::CONFLICT, code, &text),
+            CommandError::Stale(text) => precondition_failed(&text),
+            CommandError::Other(error) => {
+                tracing::error!("a command of an administrator failed: {error:#}");
+                let text = "the command failed; the server's log has the reason";
+                Self::admin(StatusCode::INTERNAL_SERVER_ERROR, "server_error", text)
+            }
+        }
+    }
 }
 
 /// The revision that `If-Match` requires.

@@ -3,8 +3,8 @@
 use http::StatusCode;
 use maud::html;
 
-use super::action_table::{AskedCommand, asked_command};
 use super::commands;
+use super::forms::{AskedCommand, asked_command};
 use super::visit::{ConsoleVisit, console_page};
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::pages::csrf;
@@ -17,16 +17,16 @@ pub async fn run_action(context: &RequestContext, body: &mut RequestBody) -> Res
     let browser = context.cookies.browser.as_deref().unwrap_or_default().to_owned();
     let visit = ConsoleVisit::of(context, browser).await?;
     let asked = asked_command(&form).map_err(|text| Problem::page(StatusCode::BAD_REQUEST, &text))?;
-    let AskedCommand { action, command, fields, line } = asked;
+    let AskedCommand { command, action, label, fields, line } = asked;
     if let Some(question) = command.question().filter(|_| form.get("confirmed").is_none()) {
         let content = html! {
             p { (question) }
             form method="post" action="/console" {
                 (csrf::hidden_field(&visit.browser))
                 input type="hidden" name="confirmed" value="yes";
-                input type="hidden" name="action" value=(action.name);
+                input type="hidden" name="action" value=(action);
                 @for (name, value) in &fields { input type="hidden" name=(name) value=(value); }
-                button type="submit" { (action.label) }
+                button type="submit" { (label) }
             }
             p { a href="/console" { "Back without a change" } }
         };

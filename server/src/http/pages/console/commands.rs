@@ -1,11 +1,12 @@
 //! Runs a command for a page.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::administration::AdminServices;
+use crate::administration::all_commands::{AdminCommand, COMMANDS};
+use crate::administration::events::CommandEvent;
 use crate::administration::execute::execute_command;
-use crate::administration::protocol::{AdminCommand, CommandEvent};
 use crate::node::app::App;
 
 /// The result of a command.
@@ -38,4 +39,19 @@ pub(super) async fn run(app: &App, command: AdminCommand) -> CommandResult {
         Err(error) => result.lines.push(format!("{error:#}")),
     }
     result
+}
+
+/// Runs a command without members, such as `user list`, and returns its records.
+pub(super) async fn records(app: &App, group: Option<&str>, name: &str) -> Vec<Value> {
+    records_of(app, group, name, json!({})).await
+}
+
+/// Runs a command that reads, and returns its records.
+pub(super) async fn records_of(app: &App, group: Option<&str>, name: &str, members: Value) -> Vec<Value> {
+    let row = COMMANDS.iter().find(|row| row.group == group && row.name == name);
+    let row = row.expect("the table has the commands of the pages");
+    match (row.from_members)(members) {
+        Ok(command) => run(app, command).await.records,
+        Err(_) => Vec::new(),
+    }
 }

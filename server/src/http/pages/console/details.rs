@@ -2,16 +2,11 @@
 
 use http::StatusCode;
 use maud::{Markup, html};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::action_table::{
-    DELETE_CLIENT, DELETE_USER, DISABLE_USER, ENABLE_USER, REMOVE_METHODS, ROTATE_SECRET, SET_PASSWORD,
-    SIGN_OUT_USER,
-};
-use super::commands::run;
+use super::commands::records_of;
 use super::visit::{ConsoleVisit, console_page};
-use crate::administration::people::user_facts;
-use crate::administration::protocol::{AdminCommand, ClientCommand};
+use crate::administration::user_facts::user_facts;
 use crate::http::extract::RequestContext;
 use crate::http::pages::cookie;
 use crate::http::problem::Problem;
@@ -27,9 +22,10 @@ pub async fn show_user(context: &RequestContext) -> Result<Response, Problem> {
         return Err(Problem::page(StatusCode::NOT_FOUND, "There is no user with this name."));
     };
     let methods = context.app.identity.sign_in.sign_in_methods(&user.sub, context.now).await?;
-    let sessions = context.app.identity.sessions.user_sessions(&user, context.now).await?;
-    let fields = [("username", name)];
-    let state = if user.disabled { &ENABLE_USER } else { &DISABLE_USER };
+    let (app, of_user) = (&context.app, json!({ "user": { "name": name } }));
+    let record = json!({ "disabled": user.disabled });
+    let sessions = records_of(app, Some("user"), "sessions", of_user.clone()).await;
+    let consents = records_of(app, Some("user"), "consents", of_user).await;
     let content = html! {
         (back())
         table {
@@ -37,13 +33,7 @@ pub async fn show_user(context: &RequestContext) -> Result<Response, Problem> {
                 tr { th scope="row" { (name) } td { (value) } }
             }
         }
-        div.choice {
-            (visit.button(state, &fields, name))
-            (visit.button(&SIGN_OUT_USER, &fields, name))
-            (visit.button(&REMOVE_METHODS, &fields, name))
-            (visit.button(&DELETE_USER, &fields, name))
-        }
-        (visit.form(&SET_PASSWORD, &fields, &[("password", "New password", "password")]))
+        (visit.forms("user", &[name], &record))
         section {
             h2 { "Sessions" }
             @if sessions.is_empty() { p.quiet { "none" } }
@@ -51,12 +41,22 @@ pub async fn show_user(context: &RequestContext) -> Result<Response, Problem> {
                 @for session in &sessions {
                     li {
                         div {
-                            (session.origin.address) " " span.quiet { (session.origin.agent) }
-                            div.quiet {
-                                "since " (fhir::instant::format(session.started)) ", last seen "
-                                (fhir::instant::format(session.last_seen)) ", " (session.amr.join(" "))
-                            }
+                            (plain(&session["address"])) " " span.quiet { (plain(&session["user_agent"])) }
+                            div.quiet { "last seen " (plain(&session["last_seen"])) ", " (plain(&session["amr"])) }
                         }
+                        (visit.entry_form("user-end-session", &[name, &plain(&session["sid"])]))
+                    }
+                }
+            }
+        }
+        section {
+            h2 { "Consents" }
+            @if consents.is_empty() { p.quiet { "none" } }
+            ul.rows {
+                @for consent in &consents {
+                    li {
+                        div { (plain(&consent["client_id"])) div.quiet { (plain(&consent["scope"])) } }
+                        (visit.entry_form("user-withdraw-consent", &[name, &plain(&consent["client_id"])]))
                     }
                 }
             }
@@ -71,12 +71,10 @@ pub async fn show_client(context: &RequestContext) -> Result<Response, Problem> 
     let visit = ConsoleVisit::of(context, browser).await?;
     let params = context.params();
     let id = params.get("id").unwrap_or_default();
-    let shown = run(&context.app, AdminCommand::Client(ClientCommand::Show { id: id.to_owned() })).await;
-    let Some(Value::Object(members)) = shown.records.first() else {
+    let shown = records_of(&context.app, Some("client"), "show", json!({ "client_id": id })).await;
+    let Some(client @ Value::Object(members)) = shown.first() else {
         return Err(Problem::page(StatusCode::NOT_FOUND, "There is no client with this id."));
     };
-    let fields = [("id", id)];
-    let has_secret = members.get("secrets").is_some_and(|count| count.as_u64() != Some(0));
     let content = html! {
         (back())
         table {
@@ -84,10 +82,7 @@ pub async fn show_client(context: &RequestContext) -> Result<Response, Problem> 
                 tr { th scope="row" { (name) } td { code { (plain(value)) } } }
             }
         }
-        div.choice {
-            @if has_secret { (visit.button(&ROTATE_SECRET, &fields, id)) }
-            (visit.button(&DELETE_CLIENT, &fields, id))
-        }
+        (visit.forms("client", &[id], client))
     };
     Ok(cookie::set(reply::no_store(reply::html(StatusCode::OK, console_page(id, &content))), set_cookie))
 }

@@ -5,12 +5,9 @@ use indicatif::HumanBytes;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::action_table::{ADD_CLIENT, ADD_USER, RELOAD, REMOVE_RELEASE, REVOKE_KEY, ROTATE_KEYS};
-use super::commands::run;
+use super::commands::records;
+use super::forms;
 use super::visit::{ConsoleVisit, console_page};
-use crate::administration::protocol::{
-    AdminCommand, ClientCommand, KeysCommand, ReleaseCommand, UserCommand,
-};
 use crate::http::extract::RequestContext;
 use crate::http::pages::cookie;
 use crate::http::problem::Problem;
@@ -25,12 +22,12 @@ pub async fn show_console(context: &RequestContext) -> Result<Response, Problem>
     let visit = ConsoleVisit::of(context, browser).await?;
     let params = context.params();
     let wanted = params.get("q").unwrap_or_default().to_lowercase();
-    let records = async |command| run(&context.app, command).await.records;
-    let status = records(AdminCommand::Status).await.into_iter().next().unwrap_or_default();
-    let users = records(AdminCommand::User(UserCommand::List)).await;
-    let clients = records(AdminCommand::Client(ClientCommand::List)).await;
-    let keys = records(AdminCommand::Keys(KeysCommand::List)).await;
-    let releases = records(AdminCommand::Release(ReleaseCommand::List)).await;
+    let app = &context.app;
+    let status = records(app, None, "status").await.into_iter().next().unwrap_or_default();
+    let users = records(app, Some("user"), "list").await;
+    let clients = records(app, Some("client"), "list").await;
+    let keys = records(app, Some("keys"), "list").await;
+    let releases = records(app, Some("release"), "list").await;
     let sections = [
         server_section(&visit, &status),
         refusals_section(&status),
@@ -92,7 +89,7 @@ fn server_section(visit: &ConsoleVisit, status: &Value) -> Markup {
                 }
             }
         }
-        div.choice { (visit.button(&RELOAD, &[], "")) }
+        div.choice { @for row in forms::commands(None, 0) { (forms::form(row, &visit.browser, &[], status)) } }
     }
 }
 
@@ -113,37 +110,30 @@ fn refusals_section(status: &Value) -> Markup {
 }
 
 fn users_section(visit: &ConsoleVisit, users: &[Value], wanted: &str) -> Markup {
-    let (shown, left_out) = found(users, &["username", "name"], wanted);
+    let (shown, left_out) = found(users, &["/username", "/claims/name"], wanted);
     html! {
         h2 { "Users" }
         ul.rows {
             @for user in shown {
-                (entry(user, ("/console/user", "name"), ["username", "name"], &["disabled", "administrator", "demo"], None))
+                (entry(user, ("/console/user", "name"), ["/username", "/claims/name"], &["disabled", "administrator", "demo"], None))
             }
         }
         (more(left_out))
-        (visit.form(&ADD_USER, &[], &[
-            ("username", "User name", "text"), ("name", "Full name", "text"), ("email", "E-mail", "email"),
-            ("password", "Password", "password"), ("administrator", "Administrator", "checkbox"),
-        ]))
+        (visit.forms("user", &[], &Value::Null))
     }
 }
 
 fn clients_section(visit: &ConsoleVisit, clients: &[Value], wanted: &str) -> Markup {
-    let (shown, left_out) = found(clients, &["client_id", "client_name"], wanted);
+    let (shown, left_out) = found(clients, &["/client_id", "/client_name"], wanted);
     html! {
         h2 { "Clients" }
         ul.rows {
             @for client in shown {
-                (entry(client, ("/console/client", "id"), ["client_id", "client_name"], &["declared", "demo"], Some("scope")))
+                (entry(client, ("/console/client", "id"), ["/client_id", "/client_name"], &["declared", "demo"], Some("scope")))
             }
         }
         (more(left_out))
-        (visit.form(&ADD_CLIENT, &[], &[
-            ("id", "Client id", "text"), ("name", "Name", "text"), ("redirect_uri", "Redirect URI", "url"),
-            ("scope", "Scopes, separated by spaces", "text"),
-            ("auth_method", "Authentication: none, client_secret_basic or client_secret_post", "text"),
-        ]))
+        (visit.forms("client", &[], &Value::Null))
     }
 }
 
@@ -177,7 +167,7 @@ fn releases_section(visit: &ConsoleVisit, releases: &[Value]) -> Markup {
                         (text(&release["url"])) " " (text(&release["version"]))
                         div.quiet { (id) ", " (release["concepts"]) " concepts" }
                     }
-                    (visit.button(&REMOVE_RELEASE, &[("id", &id)], &id))
+                    (visit.forms("release", &[&id], release))
                 }
             }
         }
@@ -195,18 +185,19 @@ fn keys_section(visit: &ConsoleVisit, keys: &[Value]) -> Markup {
                         code { (kid) } " " span.tag { (text(&key["stage"])) }
                         div.quiet { (text(&key["purpose"])) ", " (text(&key["alg"])) ", made " (text(&key["created"])) }
                     }
-                    (visit.button(&REVOKE_KEY, &[("kid", &kid)], &kid))
+                    (visit.forms("keys", &[&kid], key))
                 }
             }
         }
-        div.choice { (visit.button(&ROTATE_KEYS, &[], "")) }
+        (visit.forms("keys", &[], &Value::Null))
     }
 }
 
-/// The records in which one of these members contains a text, and the number of those that are not shown.
+/// The records in which one of these members (JSON pointers) contains a text, and the number of those that
+/// are not shown.
 fn found<'a>(records: &'a [Value], names: &[&str], wanted: &str) -> (Vec<&'a Value>, usize) {
     let contains =
-        |record: &Value| names.iter().any(|name| text(&record[*name]).to_lowercase().contains(wanted));
+        |record: &Value| names.iter().any(|name| text_at(record, name).to_lowercase().contains(wanted));
     let mut all: Vec<_> = records.iter().filter(|record| contains(record)).collect();
     let left_out = all.len().saturating_sub(SHOWN);
     all.truncate(SHOWN);
@@ -214,7 +205,7 @@ fn found<'a>(records: &'a [Value], names: &[&str], wanted: &str) -> (Vec<&'a Val
 }
 
 /// The row of a record: a link with its id, its name, the labels that are set, and a detail. The page of the
-/// link has the id as a parameter; the others are members of the record.
+/// link has the id as a parameter; id and name are JSON pointers, and the others members of the record.
 fn entry(
     record: &Value,
     (page, parameter): (&str, &str),
@@ -222,13 +213,13 @@ fn entry(
     labels: &[&str],
     detail: Option<&str>,
 ) -> Markup {
-    let id = text(&record[id]);
+    let id = text_at(record, id);
     let query = form_urlencoded::Serializer::new(String::new()).append_pair(parameter, &id).finish();
     html! {
         li {
             div {
                 a href=(format!("{page}?{query}")) { (id) }
-                " " (text(&record[name])) " "
+                " " (text_at(record, name)) " "
                 @for label in labels {
                     @if record[*label] == true { span.tag { (label) } " " }
                 }
@@ -244,6 +235,11 @@ fn more(left_out: usize) -> Markup {
 
 fn members(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The text at a JSON pointer.
+fn text_at(record: &Value, pointer: &str) -> String {
+    record.pointer(pointer).map(text).unwrap_or_default()
 }
 
 /// A text, or nothing for a value that is not set.

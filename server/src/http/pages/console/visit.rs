@@ -4,12 +4,13 @@ use http::StatusCode;
 use identity::model::user::User;
 use jiff::SignedDuration;
 use maud::{Markup, html};
+use serde_json::Value;
 
-use super::action_table::ConsoleAction;
+use super::forms;
 use crate::http::extract::RequestContext;
 use crate::http::pages::browser_session::signed_in;
 use crate::http::pages::frame::page;
-use crate::http::pages::{csrf, resume};
+use crate::http::pages::resume;
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 use crate::records::audit::{self, AuditActor};
@@ -44,45 +45,16 @@ impl ConsoleVisit {
         Ok(Self { user, browser })
     }
 
-    /// The form of an action with fixed fields: a button.
-    pub fn button(&self, action: &ConsoleAction, fields: &[(&str, &str)], described: &str) -> Markup {
-        html! {
-            form method="post" action="/console" {
-                (csrf::hidden_field(&self.browser))
-                input type="hidden" name="action" value=(action.name);
-                @for (name, value) in fields { input type="hidden" name=(name) value=(value); }
-                button.second type="submit" aria-label=(format!("{} {described}", action.label)) { (action.label) }
-            }
-        }
+    /// The form of a command for an entry of a record.
+    pub fn entry_form(&self, action: &str, path: &[&str]) -> Markup {
+        let row = forms::commands(Some("user"), path.len()).find(|row| forms::action(row) == action);
+        html! { @if let Some(row) = row { (forms::form(row, &self.browser, path, &Value::Null)) } }
     }
 
-    /// The form of an action with fields that the administrator fills in: name, label and type of each.
-    pub fn form(
-        &self,
-        action: &ConsoleAction,
-        fixed: &[(&str, &str)],
-        fields: &[(&str, &str, &str)],
-    ) -> Markup {
-        html! {
-            details {
-                summary { (action.label) }
-                form method="post" action="/console" {
-                    (csrf::hidden_field(&self.browser))
-                    input type="hidden" name="action" value=(action.name);
-                    @for (name, value) in fixed { input type="hidden" name=(name) value=(value); }
-                    @for (name, label, kind) in fields {
-                        @let id = format!("{}-{name}", action.name);
-                        @if *kind == "checkbox" {
-                            label.check for=(id) { input id=(id) type="checkbox" name=(name) value="yes" autocomplete="off"; (label) }
-                        } @else {
-                            label for=(id) { (label) }
-                            input id=(id) type=(kind) name=(name) autocomplete="off";
-                        }
-                    }
-                    button type="submit" { (action.label) }
-                }
-            }
-        }
+    /// The forms of all commands of a group for the record that these values of a path name.
+    pub fn forms(&self, group: &'static str, path: &[&str], record: &Value) -> Markup {
+        let rows = forms::commands(Some(group), path.len());
+        html! { div.choice { @for row in rows { (forms::form(row, &self.browser, path, record)) } } }
     }
 }
 

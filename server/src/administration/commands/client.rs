@@ -1,0 +1,264 @@
+//! `trefoil client …`: clients and their secrets.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use identity::directory::client_registry::{ChangeClientError, VersionedClient};
+use identity::model::client::Client;
+use identity::model::client_metadata::ClientMetadata;
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::administration::client_keys::{KeyAlgorithm, write_key_pair};
+use crate::administration::command::AdminMethod::{Delete as DELETE, Get, Patch, Post};
+use crate::administration::command::{
+    AdminRoute, Answer, Call, Command, CommandError, Doors, ListAnswer, RecordAnswer, StoreNeed, page_size,
+};
+use crate::administration::events::EventSink;
+use crate::administration::member_flags::{ClientTable, MemberChanges, MemberFlags};
+use crate::administration::registration_warnings::client_warnings;
+use crate::administration::shown::ShownClient;
+
+/// Maximum time during which replaced secrets stay valid, in seconds: 30 days.
+const MAX_OVERLAP_S: u32 = 30 * 24 * 3600;
+
+/// Whether the client exists for the caller.
+fn is_visible(call: &Call<'_>, client: &Client) -> bool {
+    !call.is_remote || call.services.identity.demo || !client.demo
+}
+
+/// The client with this id, if the record has the revision that the call requires.
+async fn read_client(call: &Call<'_>, client_id: &str) -> Result<VersionedClient, CommandError> {
+    let found = call.services.identity.clients.versioned_client(client_id, call.now()).await?;
+    let found = found.filter(|found| is_visible(call, &found.client));
+    let found = found.ok_or_else(|| ChangeClientError::Unknown(client_id.to_owned()))?;
+    call.check_revision(found.revision, "client")?;
+    Ok(found)
+}
+
+/// A client that was added or changed, with a new secret if it has one, and with warnings.
+async fn changed(
+    call: &Call<'_>,
+    text: String,
+    changed: &VersionedClient,
+    secret: Option<&str>,
+) -> Result<RecordAnswer, CommandError> {
+    let shown = ShownClient::new(&changed.client, call.now()).with_secret(secret);
+    let text = match secret {
+        Some(secret) => format!("{text}\n{}", secret_text(secret)),
+        None => text,
+    };
+    Ok(RecordAnswer {
+        warnings: client_warnings(call.services.resources, &changed.client).await,
+        revision: Some(changed.revision),
+        ..RecordAnswer::new(text, shown)
+    })
+}
+
+fn secret_text(secret: &str) -> String {
+    format!(
+        "client_secret {secret}\nsave the secret now: only a digest is stored, and it cannot be shown again"
+    )
+}
+
+/// Register a client; a secret is generated if its authentication method needs one.
+#[derive(Debug, Args, Serialize, Deserialize)]
+#[command(
+    after_help = "Example:\n  trefoil client add web --redirect-uri https://app.example/cb --scope 'openid profile'"
+)]
+pub struct Add {
+    /// Client id
+    #[arg(value_name = "ID")]
+    client_id: String,
+    #[command(flatten)]
+    #[serde(flatten)]
+    members: MemberFlags<ClientTable>,
+}
+
+impl Command for Add {
+    const DOORS: Doors = Doors::all("Add a client", &[AdminRoute::new(Post, "clients")]);
+    const STORE: StoreNeed = StoreNeed::CreatedWithNotice;
+
+    async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
+        let Self { client_id, members } = self;
+        let metadata: ClientMetadata = serde_json::from_value(members.members.into())
+            .map_err(|error| CommandError::Invalid(error.to_string()))?;
+        let mut client = metadata.into_client(&client_id, None)?;
+        let secret = client.needs_secret().then(|| call.services.clock.random.secret());
+        client.secret_digests = secret.iter().map(|secret| Client::secret_digest(secret)).collect();
+        let clients = &call.services.identity.clients;
+        clients.add_client(&client, call.now()).await?;
+        let added = clients.versioned_client(&client_id, call.now()).await?;
+        let added = added.ok_or_else(|| ChangeClientError::Unknown(client_id.clone()))?;
+        let answer = changed(call, format!("added client {client_id}"), &added, secret.as_deref()).await?;
+        Ok(RecordAnswer { location: Some(format!("clients/{client_id}")), ..answer }.into())
+    }
+}
+
+/// List all clients.
+#[derive(Debug, Args, Serialize, Deserialize)]
+#[command(after_help = "Example:\n  trefoil client list --json | jq -r .client_id")]
+pub struct List {
+    /// Only the clients after this one
+    #[arg(long, value_name = "ID")]
+    after: Option<String>,
+    /// Only so many clients, from 1 to 500
+    #[arg(long, value_name = "NUMBER")]
+    count: Option<usize>,
+}
+
+impl Command for List {
+    const DOORS: Doors = Doors::all("List", &[AdminRoute::new(Get, "clients")]);
+
+    async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
+        let count = page_size(self.count)?.unwrap_or(usize::MAX);
+        let mut clients = call.services.identity.clients.all_clients(call.now()).await?;
+        clients.retain(|client| {
+            is_visible(call, client) && self.after.as_ref().is_none_or(|after| client.client_id > *after)
+        });
+        let has_more = clients.len() > count;
+        clients.truncate(count);
+        let next = clients.last().filter(|_| has_more).map(|client| client.client_id.clone());
+        let entries = clients.iter().map(|client| {
+            let label = match (client.demo, client.declared) {
+                (true, _) => "  [demo]",
+                (false, true) => "  [declared]",
+                (false, false) => "",
+            };
+            let text = format!("{}  {}  {}{label}", client.client_id, client.name, client.scopes);
+            (text, json!(ShownClient::new(client, call.now())))
+        });
+        Ok(ListAnswer { next, ..ListAnswer::new("clients", entries) }.into())
+    }
+}
+
+/// Show a client.
+#[derive(Debug, Args, Serialize, Deserialize)]
+#[command(after_help = "Example:\n  trefoil client show web")]
+pub struct Show {
+    /// Client id
+    #[arg(value_name = "ID")]
+    client_id: String,
+}
+
+impl Command for Show {
+    const DOORS: Doors = Doors::all("Show", &[AdminRoute::new(Get, "clients/{client_id}")]);
+
+    async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
+        let VersionedClient { client, revision } = read_client(call, &self.client_id).await?;
+        let answer = RecordAnswer::pretty(ShownClient::new(&client, call.now()));
+        Ok(RecordAnswer { revision: Some(revision), ..answer }.into())
+    }
+}
+
+/// Change a client. What is not given stays as it is; its tokens and secrets stay valid.
+#[derive(Debug, Args, Serialize, Deserialize)]
+#[command(after_help = "Example:\n  trefoil client change web --redirect-uri https://app.example/new")]
+pub struct Change {
+    /// Client id
+    #[arg(value_name = "ID")]
+    client_id: String,
+    #[command(flatten)]
+    #[serde(flatten)]
+    members: MemberChanges<ClientTable>,
+}
+
+impl Command for Change {
+    const DOORS: Doors = Doors::all("Change", &[AdminRoute::new(Patch, "clients/{client_id}")]);
+
+    async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
+        let Self { client_id, members } = self;
+        let clients = &call.services.identity.clients;
+        let (client, secret) =
+            clients.change_client(&client_id, call.revision, &members.members, call.now()).await?;
+        let answer = changed(call, format!("changed client {client_id}"), &client, secret.as_deref()).await?;
+        Ok(answer.into())
+    }
+}
+
+/// Generate a new secret that replaces all old ones.
+#[derive(Debug, Args, Serialize, Deserialize)]
+#[command(after_help = "Example:\n  trefoil client rotate-secret web --overlap-s 86400")]
+pub struct RotateSecret {
+    /// Client id
+    #[arg(value_name = "ID")]
+    client_id: String,
+    /// Seconds, up to 2592000, during which the old secrets stay valid
+    #[arg(long, default_value_t = 0, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(..=2_592_000))]
+    #[serde(default)]
+    overlap_s: u32,
+}
+
+impl Command for RotateSecret {
+    const DOORS: Doors =
+        Doors::all("Replace the secret", &[AdminRoute::new(Post, "clients/{client_id}/secret")])
+            .only_if(|client| client["secrets"] != 0);
+
+    async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
+        let Self { client_id, overlap_s } = self;
+        if overlap_s > MAX_OVERLAP_S {
+            return Err(CommandError::Invalid(format!("overlap_s must be at most {MAX_OVERLAP_S}")));
+        }
+        let overlap = SignedDuration::from_secs(overlap_s.into());
+        let clients = &call.services.identity.clients;
+        let secret = clients.rotate_client_secret(&client_id, overlap, call.now()).await?;
+        let shown = json!({ "client_id": client_id, "client_secret": secret });
+        Ok(RecordAnswer::new(secret_text(&secret), shown).into())
+    }
+}
+
+/// Generate a key pair for a client that authenticates with a private key.
+///
+/// Needs no server: writes private.jwk for the client, and jwks.json for `client add --jwks`.
+#[derive(Debug, Args, Serialize, Deserialize)]
+#[command(after_help = "Example:\n  trefoil client keygen --out ./nightly")]
+pub struct Keygen {
+    /// Folder for the two files
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    out: PathBuf,
+    /// Algorithm of the key
+    #[arg(long, value_enum, default_value_t)]
+    alg: KeyAlgorithm,
+    /// Id of the key; a new key of the same client needs another one
+    #[arg(long, value_name = "ID", default_value = "key-1")]
+    kid: String,
+}
+
+impl Command for Keygen {
+    const DOORS: Doors = Doors::COMMAND_LINE;
+    // The private key must not leave the machine of the client, so that no server is involved.
+    const STORE: StoreNeed = StoreNeed::None;
+
+    fn run_in_program(&self) -> Option<anyhow::Result<Answer>> {
+        Some(write_key_pair(&self.out, self.alg, &self.kid))
+    }
+
+    async fn run(self, _: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
+        Ok(write_key_pair(&self.out, self.alg, &self.kid)?)
+    }
+}
+
+/// Delete a client and end its tokens.
+#[derive(Debug, Args, Serialize, Deserialize)]
+#[command(after_help = "Example:\n  trefoil client delete web --yes")]
+pub struct Delete {
+    /// Client id
+    #[arg(value_name = "ID")]
+    client_id: String,
+}
+
+impl Command for Delete {
+    const DOORS: Doors = Doors::all("Delete", &[AdminRoute::new(DELETE, "clients/{client_id}")]);
+
+    fn question(&self) -> Option<String> {
+        Some(format!("Delete the client {} and end its tokens?", self.client_id))
+    }
+
+    async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
+        let id = &self.client_id;
+        read_client(call, id).await?;
+        call.services.identity.clients.delete_client(id, call.now()).await?;
+        Ok(Answer::Done(format!("deleted client {id}; its tokens are no longer accepted")))
+    }
+}
