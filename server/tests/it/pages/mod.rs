@@ -60,6 +60,7 @@ async fn look(driver: &Driver, name: &str) {
             assert_eq!(found, Value::Array(Vec::new()), "{name}, {scheme}, {width} wide, axe-core");
         }
         if let Some(folder) = &pictures {
+            std::fs::create_dir_all(folder).unwrap();
             let file = folder.join(format!("{name}-{scheme}-{width}.png"));
             std::fs::write(file, driver.picture().await).unwrap();
         }

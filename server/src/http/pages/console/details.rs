@@ -33,7 +33,7 @@ pub async fn show_user(context: &RequestContext) -> Result<Response, Problem> {
                 tr { th scope="row" { (name) } td { (value) } }
             }
         }
-        (visit.forms("user", &[name], &record))
+        (visit.forms(Some("user"), &[name], &record))
         section {
             h2 { "Sessions" }
             @if sessions.is_empty() { p.quiet { "none" } }
@@ -82,7 +82,7 @@ pub async fn show_client(context: &RequestContext) -> Result<Response, Problem> 
                 tr { th scope="row" { (name) } td { code { (plain(value)) } } }
             }
         }
-        (visit.forms("client", &[id], client))
+        (visit.forms(Some("client"), &[id], client))
     };
     Ok(cookie::set(reply::no_store(reply::html(StatusCode::OK, console_page(id, &content))), set_cookie))
 }
@@ -102,5 +102,8 @@ fn is_empty(value: &Value) -> bool {
 
 /// A text without quotes; other values as JSON.
 fn plain(value: &Value) -> String {
+    if let Value::Array(values) = value {
+        return values.iter().map(plain).collect::<Vec<_>>().join(" ");
+    }
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

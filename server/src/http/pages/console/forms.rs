@@ -55,11 +55,19 @@ fn is_switch(argument: &Arg) -> bool {
     matches!(argument.get_action(), ArgAction::SetTrue)
 }
 
-/// The form of a command for the record that these values of the path name: a button, or fields behind the
-/// label. It is empty if the command is not for records with these members.
-pub(super) fn form(row: &CommandRow, browser: &str, path: &[&str], record: &Value) -> Markup {
+/// The form of a command.
+pub(super) enum CommandForm {
+    /// A button.
+    Button(Markup),
+    /// Fields behind the label.
+    Fields(Markup),
+}
+
+/// The form of a command for the record that these values of the path name. `None` if the command is not for
+/// records with these members.
+pub(super) fn form(row: &CommandRow, browser: &str, path: &[&str], record: &Value) -> Option<CommandForm> {
     if row.doors.only_if.is_some_and(|offers| !offers(record)) {
-        return html! {};
+        return None;
     }
     let (label, action, of) = (row.doors.label, action(row), path.last().unwrap_or(&""));
     let fixed: Vec<_> = path_members(row).into_iter().zip(path).collect();
@@ -72,18 +80,18 @@ pub(super) fn form(row: &CommandRow, browser: &str, path: &[&str], record: &Valu
         @for (name, value) in &fixed { input type="hidden" name=(name) value=(value); }
     };
     if needed.is_empty() && optional.is_empty() && !row.reads_password {
-        return html! {
+        return Some(CommandForm::Button(html! {
             form method="post" action="/console" {
                 (hidden)
                 button.second type="submit" aria-label=(format!("{label} {of}").trim_end()) { (label) }
             }
-        };
+        }));
     }
-    let (shown, more) =
-        optional.split_at(if optional.len() > SHOWN_FIELDS + 1 { SHOWN_FIELDS } else { optional.len() });
-    html! {
+    let shown = if optional.len() > SHOWN_FIELDS + 1 { SHOWN_FIELDS } else { optional.len() };
+    let (shown, more) = optional.split_at(shown);
+    Some(CommandForm::Fields(html! {
         details {
-            summary { (label) }
+            summary aria-label=(format!("{label} {of}").trim_end()) { (label) }
             form method="post" action="/console" {
                 (hidden)
                 @for argument in needed.iter().chain(shown) { (field(argument, &action)) }
@@ -101,6 +109,27 @@ pub(super) fn form(row: &CommandRow, browser: &str, path: &[&str], record: &Valu
                 button type="submit" { (label) }
             }
         }
+    }))
+}
+
+/// The forms of commands for a record: the buttons in a row, the others below.
+pub(super) fn forms(
+    rows: impl Iterator<Item = &'static CommandRow>,
+    browser: &str,
+    path: &[&str],
+    record: &Value,
+) -> Markup {
+    let (mut buttons, mut fields) = (Vec::new(), Vec::new());
+    for row in rows {
+        match form(row, browser, path, record) {
+            Some(CommandForm::Button(button)) => buttons.push(button),
+            Some(CommandForm::Fields(form)) => fields.push(form),
+            None => {}
+        }
+    }
+    html! {
+        @if !buttons.is_empty() { div.choice { @for button in buttons { (button) } } }
+        @for form in fields { (form) }
     }
 }
 
@@ -108,7 +137,8 @@ pub(super) fn form(row: &CommandRow, browser: &str, path: &[&str], record: &Valu
 fn field(argument: &Arg, action: &str) -> Markup {
     let name = argument.get_id().as_str();
     let id = format!("{action}-{name}");
-    let label = argument.get_help().map(ToString::to_string).unwrap_or_default();
+    let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+    let label = help.replace("; can be repeated", ", separated by spaces");
     html! {
         @if is_switch(argument) {
             label.check for=(id) {

@@ -6,7 +6,6 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::commands::records;
-use super::forms;
 use super::visit::{ConsoleVisit, console_page};
 use crate::http::extract::RequestContext;
 use crate::http::pages::cookie;
@@ -89,7 +88,7 @@ fn server_section(visit: &ConsoleVisit, status: &Value) -> Markup {
                 }
             }
         }
-        div.choice { @for row in forms::commands(None, 0) { (forms::form(row, &visit.browser, &[], status)) } }
+        (visit.forms(None, &[], status))
     }
 }
 
@@ -119,7 +118,7 @@ fn users_section(visit: &ConsoleVisit, users: &[Value], wanted: &str) -> Markup 
             }
         }
         (more(left_out))
-        (visit.forms("user", &[], &Value::Null))
+        (visit.forms(Some("user"), &[], &Value::Null))
     }
 }
 
@@ -133,7 +132,7 @@ fn clients_section(visit: &ConsoleVisit, clients: &[Value], wanted: &str) -> Mar
             }
         }
         (more(left_out))
-        (visit.forms("client", &[], &Value::Null))
+        (visit.forms(Some("client"), &[], &Value::Null))
     }
 }
 
@@ -167,7 +166,7 @@ fn releases_section(visit: &ConsoleVisit, releases: &[Value]) -> Markup {
                         (text(&release["url"])) " " (text(&release["version"]))
                         div.quiet { (id) ", " (release["concepts"]) " concepts" }
                     }
-                    (visit.forms("release", &[&id], release))
+                    (visit.forms(Some("release"), &[&id], release))
                 }
             }
         }
@@ -185,11 +184,11 @@ fn keys_section(visit: &ConsoleVisit, keys: &[Value]) -> Markup {
                         code { (kid) } " " span.tag { (text(&key["stage"])) }
                         div.quiet { (text(&key["purpose"])) ", " (text(&key["alg"])) ", made " (text(&key["created"])) }
                     }
-                    (visit.forms("keys", &[&kid], key))
+                    (visit.forms(Some("keys"), &[&kid], key))
                 }
             }
         }
-        (visit.forms("keys", &[], &Value::Null))
+        (visit.forms(Some("keys"), &[], &Value::Null))
     }
 }
 

@@ -47,14 +47,13 @@ impl ConsoleVisit {
 
     /// The form of a command for an entry of a record.
     pub fn entry_form(&self, action: &str, path: &[&str]) -> Markup {
-        let row = forms::commands(Some("user"), path.len()).find(|row| forms::action(row) == action);
-        html! { @if let Some(row) = row { (forms::form(row, &self.browser, path, &Value::Null)) } }
+        let rows = forms::commands(Some("user"), path.len()).filter(|row| forms::action(row) == action);
+        forms::forms(rows, &self.browser, path, &Value::Null)
     }
 
     /// The forms of all commands of a group for the record that these values of a path name.
-    pub fn forms(&self, group: &'static str, path: &[&str], record: &Value) -> Markup {
-        let rows = forms::commands(Some(group), path.len());
-        html! { div.choice { @for row in rows { (forms::form(row, &self.browser, path, record)) } } }
+    pub fn forms(&self, group: Option<&'static str>, path: &[&str], record: &Value) -> Markup {
+        forms::forms(forms::commands(group, path.len()), &self.browser, path, record)
     }
 }
 
