@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::arguments::DataArgs;
-use super::command::{Answer, Call, Command, CommandError, Doors, ProgramInput, StoreNeed};
+use super::command::{Answer, AnswerShape, Call, Command, CommandError, Doors, ProgramInput, StoreNeed};
 use super::commands::{client, keys, release, server, store, user};
 use super::copy::StoreCopy;
 use super::events::EventSink;
@@ -19,6 +19,8 @@ pub struct CommandRow {
     pub name: &'static str,
     /// Its doors.
     pub doors: Doors,
+    /// The JSON of its answer.
+    pub answer: AnswerShape,
     /// Whether it reads a password.
     pub reads_password: bool,
     /// Adds its flags and its help text.
@@ -56,6 +58,7 @@ macro_rules! commands {
             group: commands!(@group $($group)?),
             name: $name,
             doors: <$command as Command>::DOORS,
+            answer: <$command as Command>::ANSWER,
             reads_password: <$command as Command>::READS_PASSWORD,
             augment: <$command>::augment_args,
             from_arguments: |matches| <$command>::from_arg_matches_mut(matches).map(AdminCommand::$variant),

@@ -14,6 +14,7 @@ use identity::model::client::RegistrationError;
 use identity::model::client_metadata::InvalidMetadata;
 use identity::sign_in::password::PasswordError;
 use jiff::Timestamp;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -116,6 +117,32 @@ pub enum StoreNeed {
     None,
 }
 
+/// Writes the schema of a type.
+pub type WriteSchema = fn(&mut SchemaGenerator) -> Schema;
+
+/// The JSON of an answer.
+#[derive(Debug, Clone, Copy)]
+pub enum AnswerShape {
+    /// No JSON.
+    Nothing,
+    /// A record of a type.
+    Record(WriteSchema),
+    /// The list with this name, whose entries have a type.
+    List(&'static str, WriteSchema),
+}
+
+impl AnswerShape {
+    /// A record of a type.
+    pub const fn record<T: JsonSchema>() -> Self {
+        Self::Record(SchemaGenerator::subschema_for::<T>)
+    }
+
+    /// A list of entries of a type.
+    pub const fn list<T: JsonSchema>(name: &'static str) -> Self {
+        Self::List(name, SchemaGenerator::subschema_for::<T>)
+    }
+}
+
 /// Input of the program, which it reads before it sends a command.
 pub trait ProgramInput {
     /// Reads a password from the terminal or from standard input.
@@ -134,6 +161,8 @@ pub trait Command: Args + Serialize + DeserializeOwned + Send + 'static {
     const DOORS: Doors;
     /// The store that it needs.
     const STORE: StoreNeed = StoreNeed::Existing;
+    /// The JSON of its answer.
+    const ANSWER: AnswerShape = AnswerShape::Nothing;
     /// Whether [`Command::read_input`] reads a password.
     const READS_PASSWORD: bool = false;
 
@@ -269,8 +298,6 @@ impl From<RecordAnswer> for Answer {
 /// A list as an answer.
 #[derive(Debug)]
 pub struct ListAnswer {
-    /// The name of the list in JSON.
-    pub name: &'static str,
     /// The entries: for people, and as JSON.
     pub entries: Vec<(String, Value)>,
     /// The value of `after` for the next page.
@@ -281,8 +308,8 @@ pub struct ListAnswer {
 
 impl ListAnswer {
     /// A list with all entries.
-    pub fn new(name: &'static str, entries: impl IntoIterator<Item = (String, Value)>) -> Self {
-        Self { name, entries: entries.into_iter().collect(), next: None, empty: "" }
+    pub fn new(entries: impl IntoIterator<Item = (String, Value)>) -> Self {
+        Self { entries: entries.into_iter().collect(), next: None, empty: "" }
     }
 
     /// The same list, with what people read if it is empty.

@@ -1,13 +1,15 @@
 //! The command-line flags of the members of users and of clients, from the rows of
 //! [`identity::model::members`].
 
+use std::borrow::Cow;
 use std::marker::PhantomData;
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
 use identity::model::members::{self, MemberRow, MemberType};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// A table of members.
 pub trait MemberTable {
@@ -101,6 +103,34 @@ impl<T: MemberTable> Args for MemberChanges<T> {
     fn augment_args_for_update(command: Command) -> Command {
         Self::augment_args(command)
     }
+}
+
+impl<T: MemberTable> JsonSchema for MemberFlags<T> {
+    fn schema_name() -> Cow<'static, str> {
+        "Members".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let properties: Members = T::rows().map(|row| (row.name.to_owned(), property(row))).collect();
+        json_schema!({ "type": "object", "properties": properties })
+    }
+}
+
+/// The schema of a member. `null` is its default.
+pub fn property(row: &MemberRow) -> Value {
+    let mut schema = match row.kind {
+        MemberType::Text | MemberType::Choice(_) => json!({ "type": ["string", "null"] }),
+        MemberType::List => json!({ "type": ["array", "null"], "items": { "type": "string" } }),
+        MemberType::Number => json!({ "type": ["integer", "null"] }),
+        MemberType::Boolean | MemberType::BooleanOff => json!({ "type": ["boolean", "null"] }),
+        MemberType::KeySet => json!({ "type": ["object", "null"] }),
+    };
+    schema["description"] = row.meaning.trim().into();
+    schema
 }
 
 /// Position of the flags in the help text: after those of every command.

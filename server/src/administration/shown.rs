@@ -10,18 +10,23 @@ use identity::sign_in::session::Session;
 use identity::sign_in::sign_in_methods::SignInMethods;
 use identity::tokens::signing_key::{KeyPurpose, KeyStage, SigningKey};
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+
+use super::member_flags::{ClientTable, MemberFlags};
 
 fn time(time: Timestamp) -> String {
     fhir::instant::format(time)
 }
 
 /// A user.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "User")]
 pub struct ShownUser<'a> {
     sub: &'a str,
     username: &'a str,
+    #[schemars(with = "Map<String, Value>")]
     claims: &'a StandardClaims,
     allowed_scopes: String,
     fhir_user: Option<&'a str>,
@@ -77,7 +82,8 @@ impl<'a> ShownUser<'a> {
 }
 
 /// The sign-in methods of a user.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "SignInMethods")]
 pub struct ShownMethods<'a> {
     /// Whether the user has a password.
     password: bool,
@@ -88,7 +94,8 @@ pub struct ShownMethods<'a> {
     removed_accounts: Vec<ShownLink<'a>>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Passkey")]
 struct ShownPasskey<'a> {
     id: &'a str,
     name: &'a str,
@@ -97,7 +104,8 @@ struct ShownPasskey<'a> {
 }
 
 /// An account at a provider that is or was linked.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "LinkedAccount")]
 struct ShownLink<'a> {
     id: &'a str,
     provider: &'a str,
@@ -142,7 +150,8 @@ impl<'a> ShownMethods<'a> {
 }
 
 /// A session of a user.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Session")]
 pub struct ShownSession<'a> {
     /// Id, by which it is ended.
     sid: &'a str,
@@ -176,7 +185,8 @@ impl<'a> ShownSession<'a> {
 }
 
 /// A consent of a user.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Consent")]
 pub struct ShownConsent<'a> {
     client_id: &'a str,
     scope: String,
@@ -196,10 +206,12 @@ impl<'a> ShownConsent<'a> {
 }
 
 /// A client, without digests of secrets.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Client")]
 pub struct ShownClient<'a> {
     client_id: &'a str,
     #[serde(flatten)]
+    #[schemars(with = "MemberFlags<ClientTable>")]
     metadata: ClientMetadata,
     /// Whether the client is declared in `trefoil.toml`.
     declared: bool,
@@ -232,12 +244,25 @@ impl<'a> ShownClient<'a> {
     }
 }
 
+/// A new secret of a client, which is shown once.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ClientSecret")]
+pub struct ShownSecret<'a> {
+    /// The client.
+    pub client_id: &'a str,
+    /// The secret.
+    pub client_secret: &'a str,
+}
+
 /// A signing key, without its private part.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "SigningKey")]
 pub struct ShownKey<'a> {
     kid: &'a str,
+    #[schemars(with = "String")]
     purpose: KeyPurpose,
     alg: &'a str,
+    #[schemars(with = "String")]
     stage: KeyStage,
     created: String,
     gone_at: Option<String>,

@@ -6,7 +6,9 @@ use anyhow::Result;
 use bulk::OpenExport;
 use indicatif::HumanBytes;
 use resources::assign_stored::{AssignmentRecord, read_record};
+use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::{Map, Value};
 use store::blocking::run_blocking;
 use store::space::free_bytes;
 use store::{NodePresence, Seq, Versions as _};
@@ -22,8 +24,8 @@ use crate::records::refusal_log::RecentRefusal;
 const SHOWN_REFUSALS: usize = 5;
 
 /// The state of a server. Members that only a running server has are `None` while it is stopped.
-#[derive(Debug, Serialize)]
-struct ServerStatus {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ServerStatus {
     version: &'static str,
     is_running: bool,
     base_url: Option<String>,
@@ -35,8 +37,10 @@ struct ServerStatus {
     /// nothing is.
     upgrade: Option<String>,
     /// Exports that are waiting or running, of all nodes.
+    #[schemars(with = "Option<Vec<Map<String, Value>>>")]
     exports: Option<Vec<OpenExport>>,
     /// The nodes that share the store; empty if it belongs to one server.
+    #[schemars(with = "Vec<Map<String, Value>>")]
     nodes: Vec<NodePresence>,
     /// End of the certificate's validity.
     certificate_until: Option<String>,
@@ -46,12 +50,14 @@ struct ServerStatus {
     /// The most frequent refusals since the start: kind, reason and number.
     refusals: Vec<(&'static str, &'static str, u64)>,
     /// The last refused authorization requests, with reason and remedy.
+    #[schemars(with = "Vec<Map<String, Value>>")]
     last_refusals: Vec<RecentRefusal>,
     /// The last errors of the log.
+    #[schemars(with = "Vec<Map<String, Value>>")]
     last_errors: Vec<RecentError>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct StoreStatus {
     /// `database` if several nodes share the store, or else `local`.
     kind: &'static str,

@@ -239,6 +239,7 @@ static PAGES: &[Route] = routes! {
     GET    "logo" Reads => pages::logo();
     GET    "form-post.js" Reads => pages::form_post::form_post_script();
     GET    "passkey.js" Reads => pages::passkey::passkey_script();
+    GET    "admin/openapi.json" AnyOrigin Reads => admin::openapi::describe_requests();
     GET    "metrics" Reads => metrics::show_metrics();
     GET    "health/live" Reads => pages::health::is_live();
     GET    "health/ready" Reads => pages::health::is_ready();

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use resources::{ExpectedVersion, Resources};
+use schemars::JsonSchema;
 use serde::Serialize;
 use store::blocking::run_blocking;
 use store::{ScanOptions, Versions as _};
@@ -16,7 +17,8 @@ use crate::records::audit::{AuditEntry, AuditLog};
 const MAX_NAMED: usize = 10;
 
 /// A release as it is shown.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Release")]
 pub struct ShownRelease {
     /// Id, by which it is removed.
     pub id: String,

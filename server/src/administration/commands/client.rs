@@ -13,12 +13,13 @@ use serde_json::json;
 use crate::administration::client_keys::{KeyAlgorithm, write_key_pair};
 use crate::administration::command::AdminMethod::{Delete as DELETE, Get, Patch, Post};
 use crate::administration::command::{
-    AdminRoute, Answer, Call, Command, CommandError, Doors, ListAnswer, RecordAnswer, StoreNeed, page_size,
+    AdminRoute, Answer, AnswerShape, Call, Command, CommandError, Doors, ListAnswer, RecordAnswer, StoreNeed,
+    page_size,
 };
 use crate::administration::events::EventSink;
 use crate::administration::member_flags::{ClientTable, MemberChanges, MemberFlags};
 use crate::administration::registration_warnings::client_warnings;
-use crate::administration::shown::ShownClient;
+use crate::administration::shown::{ShownClient, ShownSecret};
 
 /// Maximum time during which replaced secrets stay valid, in seconds: 30 days.
 const MAX_OVERLAP_S: u32 = 30 * 24 * 3600;
@@ -78,6 +79,7 @@ pub struct Add {
 
 impl Command for Add {
     const DOORS: Doors = Doors::all("Add a client", &[AdminRoute::new(Post, "clients")]);
+    const ANSWER: AnswerShape = AnswerShape::record::<ShownClient<'_>>();
     const STORE: StoreNeed = StoreNeed::CreatedWithNotice;
 
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
@@ -110,6 +112,7 @@ pub struct List {
 
 impl Command for List {
     const DOORS: Doors = Doors::all("List", &[AdminRoute::new(Get, "clients")]);
+    const ANSWER: AnswerShape = AnswerShape::list::<ShownClient<'_>>("clients");
 
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
         let count = page_size(self.count)?.unwrap_or(usize::MAX);
@@ -129,7 +132,7 @@ impl Command for List {
             let text = format!("{}  {}  {}{label}", client.client_id, client.name, client.scopes);
             (text, json!(ShownClient::new(client, call.now())))
         });
-        Ok(ListAnswer { next, ..ListAnswer::new("clients", entries) }.into())
+        Ok(ListAnswer { next, ..ListAnswer::new(entries) }.into())
     }
 }
 
@@ -144,6 +147,7 @@ pub struct Show {
 
 impl Command for Show {
     const DOORS: Doors = Doors::all("Show", &[AdminRoute::new(Get, "clients/{client_id}")]);
+    const ANSWER: AnswerShape = AnswerShape::record::<ShownClient<'_>>();
 
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
         let VersionedClient { client, revision } = read_client(call, &self.client_id).await?;
@@ -166,6 +170,7 @@ pub struct Change {
 
 impl Command for Change {
     const DOORS: Doors = Doors::all("Change", &[AdminRoute::new(Patch, "clients/{client_id}")]);
+    const ANSWER: AnswerShape = AnswerShape::record::<ShownClient<'_>>();
 
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
         let Self { client_id, members } = self;
@@ -194,6 +199,7 @@ impl Command for RotateSecret {
     const DOORS: Doors =
         Doors::all("Replace the secret", &[AdminRoute::new(Post, "clients/{client_id}/secret")])
             .only_if(|client| client["secrets"] != 0);
+    const ANSWER: AnswerShape = AnswerShape::record::<ShownSecret<'_>>();
 
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
         let Self { client_id, overlap_s } = self;
@@ -203,7 +209,7 @@ impl Command for RotateSecret {
         let overlap = SignedDuration::from_secs(overlap_s.into());
         let clients = &call.services.identity.clients;
         let secret = clients.rotate_client_secret(&client_id, overlap, call.now()).await?;
-        let shown = json!({ "client_id": client_id, "client_secret": secret });
+        let shown = ShownSecret { client_id: &client_id, client_secret: &secret };
         Ok(RecordAnswer::new(secret_text(&secret), shown).into())
     }
 }

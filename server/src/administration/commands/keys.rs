@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::administration::command::AdminMethod::{Delete, Get, Post};
-use crate::administration::command::{AdminRoute, Answer, Call, Command, CommandError, Doors, ListAnswer};
+use crate::administration::command::{
+    AdminRoute, Answer, AnswerShape, Call, Command, CommandError, Doors, ListAnswer,
+};
 use crate::administration::events::EventSink;
 use crate::administration::shown::ShownKey;
 
@@ -17,12 +19,13 @@ pub struct List {}
 
 impl Command for List {
     const DOORS: Doors = Doors::all("List", &[AdminRoute::new(Get, "keys")]);
+    const ANSWER: AnswerShape = AnswerShape::list::<ShownKey<'_>>("keys");
 
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
         let keys = call.services.identity.signing_keys.list_keys(call.now()).await;
         let keys = keys.map_err(anyhow::Error::from)?;
         let shown = keys.iter().map(ShownKey::new).map(|shown| (shown.line(), json!(shown)));
-        Ok(ListAnswer::new("keys", shown).into())
+        Ok(ListAnswer::new(shown).into())
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::administration::command::AdminMethod::{Delete, Get};
 use crate::administration::command::{
-    AdminRoute, Answer, Call, Command, CommandError, Doors, ListAnswer, RecordAnswer,
+    AdminRoute, Answer, AnswerShape, Call, Command, CommandError, Doors, ListAnswer, RecordAnswer,
 };
 use crate::administration::events::EventSink;
 use crate::administration::services::AdminServices;
@@ -33,6 +33,7 @@ pub struct List {}
 
 impl Command for List {
     const DOORS: Doors = Doors::all("List", &[AdminRoute::new(Get, "releases")]);
+    const ANSWER: AnswerShape = AnswerShape::list::<ShownRelease>("releases");
 
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
         let all = match releases(call.services)? {
@@ -45,7 +46,7 @@ impl Command for List {
             let version = version.unwrap_or_else(|| "no version".to_owned());
             (format!("{id}  {concepts}  {imported}  {url}  {version}"), json)
         });
-        Ok(ListAnswer::new("releases", entries).if_empty("no release is imported").into())
+        Ok(ListAnswer::new(entries).if_empty("no release is imported").into())
     }
 }
 
@@ -59,6 +60,7 @@ pub struct Show {
 
 impl Command for Show {
     const DOORS: Doors = Doors::all("Show", &[AdminRoute::new(Get, "releases/{id}")]);
+    const ANSWER: AnswerShape = AnswerShape::record::<ShownRelease>();
 
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
         let releases = releases(call.services)?.ok_or_else(|| unknown(&self.id))?;

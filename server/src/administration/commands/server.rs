@@ -5,9 +5,9 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::administration::command::AdminMethod::{Get, Post};
-use crate::administration::command::{AdminRoute, Answer, Call, Command, CommandError, Doors};
+use crate::administration::command::{AdminRoute, Answer, AnswerShape, Call, Command, CommandError, Doors};
 use crate::administration::events::{CommandEvent, EventSink};
-use crate::administration::status::show_status;
+use crate::administration::status::{ServerStatus, show_status};
 use crate::node::reload::reload_config;
 
 /// Show the state of the server: version, store, sizes, exports, certificate, refusals and faults.
@@ -19,6 +19,7 @@ pub struct Status {}
 
 impl Command for Status {
     const DOORS: Doors = Doors::all("Show", &[AdminRoute::new(Get, "status")]);
+    const ANSWER: AnswerShape = AnswerShape::record::<ServerStatus>();
 
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
         Ok(show_status(call.services).await?.into())

@@ -16,8 +16,8 @@ use serde_json::json;
 
 use crate::administration::command::AdminMethod::{Delete as DELETE, Get, Patch, Post, Put};
 use crate::administration::command::{
-    AdminRoute, Answer, Call, Command, CommandError, Doors, ListAnswer, ProgramInput, RecordAnswer,
-    StoreNeed, page_size,
+    AdminRoute, Answer, AnswerShape, Call, Command, CommandError, Doors, ListAnswer, ProgramInput,
+    RecordAnswer, StoreNeed, page_size,
 };
 use crate::administration::events::EventSink;
 use crate::administration::member_flags::{MemberChanges, MemberFlags, UserTable};
@@ -96,6 +96,7 @@ pub struct Add {
 
 impl Command for Add {
     const DOORS: Doors = Doors::all("Add a user", &[AdminRoute::new(Post, "users")]);
+    const ANSWER: AnswerShape = AnswerShape::record::<ShownUser<'_>>();
     const STORE: StoreNeed = StoreNeed::CreatedWithNotice;
     const READS_PASSWORD: bool = true;
 
@@ -138,6 +139,7 @@ pub struct Change {
 
 impl Command for Change {
     const DOORS: Doors = Doors::all("Change", &[AdminRoute::new(Patch, "users/{sub}")]);
+    const ANSWER: AnswerShape = AnswerShape::record::<ShownUser<'_>>();
 
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
         let change = UserChange::read(self.members.members)?;
@@ -168,6 +170,7 @@ pub struct List {
 
 impl Command for List {
     const DOORS: Doors = Doors::all("List", &[AdminRoute::new(Get, "users")]);
+    const ANSWER: AnswerShape = AnswerShape::list::<ShownUser<'_>>("users");
 
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
         let users = &call.services.identity.users;
@@ -193,7 +196,7 @@ impl Command for List {
             let shown = ShownUser::new(user).in_list(irregular_name);
             entries.push((user_line(user, irregular_name == Some(true)), json!(shown)));
         }
-        Ok(ListAnswer { next, ..ListAnswer::new("users", entries) }.into())
+        Ok(ListAnswer { next, ..ListAnswer::new(entries) }.into())
     }
 }
 
@@ -253,6 +256,7 @@ impl Command for Show {
         "Show",
         &[AdminRoute::new(Get, "users/{sub}"), AdminRoute::new(Get, "users/{sub}/sign-in-methods")],
     );
+    const ANSWER: AnswerShape = AnswerShape::record::<ShownUser<'_>>();
 
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
         let VersionedUser { user, revision } = self.user.read(call).await?;
@@ -497,12 +501,13 @@ pub struct Sessions {
 
 impl Command for Sessions {
     const DOORS: Doors = Doors::all("Show", &[AdminRoute::new(Get, "users/{sub}/sessions")]);
+    const ANSWER: AnswerShape = AnswerShape::list::<ShownSession<'_>>("sessions");
 
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
         let user = self.user.read(call).await?.user;
         let sessions = call.services.identity.sessions.user_sessions(&user, call.now()).await?;
         let shown = sessions.iter().map(ShownSession::new).map(|shown| (shown.line(), json!(shown)));
-        Ok(ListAnswer::new("sessions", shown).if_empty("no session").into())
+        Ok(ListAnswer::new(shown).if_empty("no session").into())
     }
 }
 
@@ -546,12 +551,13 @@ pub struct Consents {
 
 impl Command for Consents {
     const DOORS: Doors = Doors::all("Show", &[AdminRoute::new(Get, "users/{sub}/consents")]);
+    const ANSWER: AnswerShape = AnswerShape::list::<ShownConsent<'_>>("consents");
 
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
         let sub = self.user.read(call).await?.user.sub;
         let consents = call.services.identity.consents.user_consents(&sub, call.now()).await?;
         let shown = consents.iter().map(ShownConsent::new).map(|shown| (shown.line(), json!(shown)));
-        Ok(ListAnswer::new("consents", shown).if_empty("no consent").into())
+        Ok(ListAnswer::new(shown).if_empty("no consent").into())
     }
 }
 

@@ -8,8 +8,10 @@
 //! | module | contents |
 //! |---|---|
 //! | `members` | the members of a command in a request |
+//! | [`openapi`] | the description of the requests in OpenAPI |
 
 mod members;
+pub mod openapi;
 
 use http::{Method, StatusCode, header};
 use identity::model::scope::ADMIN_SCOPE;
@@ -22,7 +24,9 @@ use super::problem::Problem;
 use super::reply::{self, Response};
 use crate::administration::AdminServices;
 use crate::administration::all_commands::CommandRow;
-use crate::administration::command::{AdminRoute, Answer, Call, CommandError, ListAnswer, RecordAnswer};
+use crate::administration::command::{
+    AdminRoute, Answer, AnswerShape, Call, CommandError, ListAnswer, RecordAnswer,
+};
 use crate::records::audit::{self, AuditActor};
 
 /// Maximum size of a body, in bytes.
@@ -74,8 +78,7 @@ pub async fn run_command(
     if let Some(member) = route.sets {
         sent.insert(member.to_owned(), true.into());
     }
-    let has_pages = members::has(row, "count");
-    if has_pages {
+    if members::has(row, "count") {
         sent.entry("count").or_insert_with(|| PAGE.into());
     }
     let command = (row.from_members)(sent.into()).map_err(|error| {
@@ -90,7 +93,7 @@ pub async fn run_command(
     let services = AdminServices::of_running(app, &stop);
     let revision = expected_revision(context)?;
     let call = Call { services: &services, revision, is_remote: true };
-    Ok(response(command.run(&call, &mut |_| {}).await?, has_pages, &app.address.base_url))
+    Ok(response(command.run(&call, &mut |_| {}).await?, row, &app.address.base_url))
 }
 
 /// Reads a JSON body. A command that needs no member needs no body.
@@ -113,13 +116,14 @@ async fn read_body(
 }
 
 /// The response with an answer.
-fn response(answer: Answer, has_pages: bool, base_url: &str) -> Response {
+fn response(answer: Answer, row: &CommandRow, base_url: &str) -> Response {
     match answer {
         Answer::Done(_) | Answer::Told(_) => reply::no_store(reply::empty(StatusCode::NO_CONTENT)),
-        Answer::List(ListAnswer { name, entries, next, .. }) => {
+        Answer::List(ListAnswer { entries, next, .. }) => {
+            let AnswerShape::List(name, _) = row.answer else { unreachable!("the command states a list") };
             let entries: Vec<Value> = entries.into_iter().map(|(_, entry)| entry).collect();
             let mut list = json!({ name: entries });
-            if has_pages {
+            if members::has(row, "count") {
                 list["next"] = next.into();
             }
             json(StatusCode::OK, &list)

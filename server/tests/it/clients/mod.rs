@@ -1,8 +1,8 @@
 //! Tests with real clients in other languages. With only their standard libraries, Python signs in and
 //! validates codes, and Node exports. With libraries that apps use (`tests/it/clients/package.json`,
 //! `requirements.txt`; `.ci/run` installs them), openid-client and Authlib run all flows that they support,
-//! smart-fetch exports, fhirpy and fhir-kit-client write resources, DuckDB keeps a copy, and fhirclient runs
-//! as a SMART app in a browser.
+//! smart-fetch exports, a client generated from OpenAPI administers, fhirpy and fhir-kit-client write
+//! resources, DuckDB keeps a copy, and fhirclient runs as a SMART app in a browser.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -176,6 +176,19 @@ async fn fhirpy_writes_and_finds_resources() {
     if have("python3", "fhirpy") && installed("fhirpy", &python_packages().join("fhirpy")) {
         check_resources("python3", "fhirpy_notes.py").await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_generated_from_the_description_administers() {
+    let generator = python_packages().join("openapi_python_client");
+    if !have("python3", "openapi-python-client") || !installed("openapi-python-client", &generator) {
+        return;
+    }
+    let server = Server::demo();
+    let writer = Writer::register(&server, "ops", "trefoil/admin", &[]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().to_str().unwrap();
+    run_script("python3", "admin_client.py", &server, &[&server.base(), writer.token(), folder]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
