@@ -70,13 +70,14 @@ pub fn decode_command(line: &str) -> Result<AdminCommand, ProtocolError> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::any::TypeId;
+    use std::path::Path;
 
-    use clap::Parser as _;
+    use clap::{Arg, ArgAction, Parser as _, ValueHint};
 
     use super::*;
-    use crate::administration::all_commands::{AdminLine, COMMANDS};
-    use crate::administration::command::ProgramInput;
+    use crate::administration::all_commands::{AdminLine, COMMANDS, CommandRow};
+    use crate::administration::command::{ProgramInput, StoreNeed};
     use crate::administration::copy::StoreCopy;
     use crate::administration::events::CommandEvent;
 
@@ -98,99 +99,62 @@ mod tests {
         }
     }
 
-    /// One command line for each command that can be sent through the socket.
-    const COMMAND_LINES: &[&str] = &[
-        "import /a /b.zip",
-        "export --out /out",
-        "export --out /out --group g --since 2026-01-31T00:00:00Z --type Patient,Group",
-        "user add ada",
-        "user add ada --name N --given-name G --family-name F --email E --email-verified --phone-number P \
-         --phone-number-verified --allowed-scopes S --fhir-user Patient/p1 --administrator",
-        "user change ada --name N",
-        "user change ada --unset fhir-user --unset administrator --unset allowed-scopes",
-        "user list",
-        "user list --irregular-names",
-        "user show ada",
-        "user set-password ada",
-        "user set-password ada --keep-sign-in-methods",
-        "user disable ada",
-        "user enable ada",
-        "user delete ada",
-        "user delete ada --forget",
-        "user sign-out ada",
-        "user sessions ada",
-        "user end-session ada -x7_",
-        "user consents ada",
-        "user withdraw-consent ada web",
-        "user remove-methods ada --passkey ID",
-        "user remove-methods ada --linked-account ID",
-        "user remove-methods ada --forget-account ID",
-        "user remove-methods ada --recovery-codes",
-        "user remove-methods ada --all",
-        "client add web",
-        "client add web --name N --redirect-uri R1 --redirect-uri R2 --post-logout-redirect-uri L \
-         --response-type code --grant-type authorization_code --auth-method none --jwks JWKS --scope S \
-         --jwks-uri K --assertion-alg ES384 --assertion-audience issuer --id-token-alg ES256 --claims-in-id-token --first-party \
-         --always-refresh --refresh-grace-s 9 --access-token-lifetime-s 60 --id-token-lifetime-s 60 \
-         --refresh-token-lifetime-s 60 --default-max-age 60 --require-par --dpop-bound --introspects --pkce-optional --native --group g",
-        "client list",
-        "client show web",
-        "client change web --redirect-uri R --unset first-party --unset group",
-        "client rotate-secret web",
-        "client rotate-secret web --overlap-s 3600",
-        "client delete web",
-        "release list",
-        "release show loinc.org-2.80",
-        "release remove loinc.org-2.80",
-        "release remove loinc.org-2.80 --force",
-        "keys list",
-        "keys rotate",
-        "keys rotate --now",
-        "keys rotate --server-secret",
-        "keys revoke -x7_",
-        "clock accept",
-        "backup",
-        "backup --to /backups --full",
-        "purge Patient/p1",
-        "compact",
-        "check",
-        "status",
-        "reload",
-    ];
+    /// The words that set a flag. `file` is a JWK Set.
+    fn words(argument: &Arg, file: &Path) -> Vec<String> {
+        let value = match argument.get_value_parser().type_id() {
+            id if id == TypeId::of::<u32>() || id == TypeId::of::<usize>() => "9".to_owned(),
+            id if id == TypeId::of::<std::path::PathBuf>() => "/a".to_owned(),
+            _ if argument.get_value_hint() == ValueHint::FilePath => file.display().to_string(),
+            // It is the name of a flag for `--unset`.
+            _ => "name".to_owned(),
+        };
+        match argument.get_long() {
+            None => vec![value],
+            Some(flag) if matches!(argument.get_action(), ArgAction::SetTrue) => vec![format!("--{flag}")],
+            Some(flag) => vec![format!("--{flag}"), value],
+        }
+    }
+
+    /// The forms of a command: with what it requires, and with each further flag.
+    fn forms(row: &CommandRow, file: &Path) -> Vec<String> {
+        let command = row.command_line();
+        let shown = || command.get_arguments().filter(|argument| !argument.is_hide_set());
+        let required: Vec<String> =
+            shown().filter(|one| one.is_required_set()).flat_map(|one| words(one, file)).collect();
+        let optional = shown().filter(|one| !one.is_required_set()).map(|one| words(one, file));
+        let lines: Vec<Vec<String>> = std::iter::once(Vec::new()).chain(optional).collect();
+        let mut forms = Vec::new();
+        for more in &lines {
+            let name = ["trefoil"].into_iter().chain(row.words()).map(str::to_owned);
+            let parsed = AdminProgram::try_parse_from(name.chain(more.clone()).chain(required.clone()));
+            // A command that requires one of several flags is not complete without one.
+            let Ok(AdminProgram { line }) = parsed else { continue };
+            let mut command = line.command;
+            command.read_input(&mut Password).unwrap();
+            let encoded = String::from_utf8(encode_command(&command).unwrap()).unwrap();
+            let decoded = decode_command(&encoded).unwrap_or_else(|error| panic!("{encoded}: {error}"));
+            assert_eq!(encode_command(&decoded).unwrap(), encoded.as_bytes());
+            forms.push(encoded);
+        }
+        assert!(forms.len() >= lines.len().saturating_sub(1).max(1), "{}: {lines:?}", row.name);
+        forms
+    }
 
     #[test]
     fn the_format_of_every_command_is_unchanged() {
         let jwks = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(&jwks, "{\"keys\":[]}").unwrap();
-        let mut forms = String::new();
-        for line in COMMAND_LINES {
-            let line = line.replace("JWKS", jwks.path().to_str().unwrap());
-            let words = ["trefoil"].into_iter().chain(line.split_whitespace());
-            let parsed =
-                AdminProgram::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}"));
-            let mut command = parsed.line.command;
-            command.read_input(&mut Password).unwrap();
-            let encoded = String::from_utf8(encode_command(&command).unwrap()).unwrap();
-            let decoded = decode_command(&encoded).unwrap_or_else(|error| panic!("{line}: {error}"));
-            assert_eq!(encode_command(&decoded).unwrap(), encoded.as_bytes(), "{line}");
-            forms.push_str(&format!("{encoded}\n"));
+        let mut all = Vec::new();
+        for row in COMMANDS {
+            // `trefoil copy` has a command line of its own.
+            if row.name != "copy" && row.name != "keygen" {
+                all.extend(forms(row, jwks.path()));
+            }
         }
-        // `trefoil copy` sends it if a server runs.
         let copy = StoreCopy { to: "file:/new".to_owned(), to_data: Some("/data".into()), keep_source: true };
-        forms.push_str(&String::from_utf8(encode_command(&AdminCommand::Copy(copy)).unwrap()).unwrap());
-        insta::assert_snapshot!(forms);
-    }
-
-    #[test]
-    fn every_command_has_a_command_line() {
-        let mut commands: BTreeSet<String> =
-            COMMANDS.iter().map(|row| row.words().collect::<Vec<_>>().join(" ")).collect();
-        let covers = |line: &&str, name: &str| **line == *name || line.starts_with(&format!("{name} "));
-        // The program runs the first itself, and sends the second by another command line.
-        commands.remove("client keygen");
-        commands.remove("copy");
-        commands.retain(|name| !COMMAND_LINES.iter().any(|line| covers(line, name)));
-        assert!(commands.is_empty(), "the format is not checked for: {commands:?}");
+        assert_ne!(AdminCommand::Copy(copy.clone()).store(), StoreNeed::None);
+        all.push(String::from_utf8(encode_command(&AdminCommand::Copy(copy)).unwrap()).unwrap());
+        insta::assert_snapshot!(all.join("\n"));
     }
 
     #[test]
@@ -223,12 +187,13 @@ mod tests {
 
     #[test]
     fn another_version_is_rejected_before_its_command_is_read() {
-        let error = decode_command(r#"{"protocol":12,"command":{"unheard":"of"}}"#).unwrap_err().to_string();
-        assert!(error.starts_with("version 12 of the administration protocol is not supported"), "{error}");
-        assert!(error.contains("has version 11; use the trefoil program of the running server"), "{error}");
-        for malformed in
-            ["", "{}", r#"{"command":"reload"}"#, r#"{"protocol":11,"command":{"unheard":"of"}}"#]
-        {
+        let other = PROTOCOL_VERSION + 1;
+        let message = |version: u32| format!(r#"{{"protocol":{version},"command":{{"unheard":"of"}}}}"#);
+        let error = decode_command(&message(other)).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("version {other} of the administration protocol")), "{error}");
+        let remedy = format!("has version {PROTOCOL_VERSION}; use the trefoil program of the running server");
+        assert!(error.contains(&remedy), "{error}");
+        for malformed in ["", "{}", r#"{"command":"reload"}"#, &message(PROTOCOL_VERSION)] {
             assert!(matches!(decode_command(malformed), Err(ProtocolError::Malformed(_))), "{malformed}");
         }
     }

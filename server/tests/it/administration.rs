@@ -9,6 +9,8 @@ use std::process::{Command, Output, Stdio};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
+use trefoil_server::administration::protocol::PROTOCOL_VERSION;
+
 use crate::support::{Server, TREFOIL};
 
 fn text(output: &Output) -> String {
@@ -96,13 +98,19 @@ fn send_line(server: &Server, line: &str) -> Vec<Value> {
 #[test]
 fn another_version_of_the_administration_protocol_is_rejected() {
     let server = Server::demo();
-    let trouble = "error: version 12 of the administration protocol is not supported: the running server (trefoil 0.1.0) \
-                   has version 11; use the trefoil program of the running server, or restart the server with this \
-                   program";
-    let answer = send_line(&server, r#"{"protocol":12,"command":{"unheard":"of"}}"#);
+    let own = PROTOCOL_VERSION;
+    let trouble = format!(
+        "error: version {} of the administration protocol is not supported: the running server (trefoil {}) has version \
+         {own}; use the trefoil program of the running server, or restart the server with this program",
+        own + 1,
+        env!("CARGO_PKG_VERSION")
+    );
+    let answer =
+        send_line(&server, &json!({ "protocol": own + 1, "command": { "unheard": "of" } }).to_string());
     assert_eq!(answer, [json!({"trouble": trouble}), json!({"exit": 1})]);
-    let [trouble, exit] = &send_line(&server, r#"{"protocol":11,"command":"unheard"}"#)[..] else { panic!() };
-    assert!(trouble["trouble"].as_str().unwrap().contains("not a command of version 11"), "{trouble}");
+    let malformed = json!({ "protocol": own, "command": "unheard" }).to_string();
+    let [trouble, exit] = &send_line(&server, &malformed)[..] else { panic!() };
+    assert!(trouble["trouble"].as_str().unwrap().contains("not a command of version"), "{trouble}");
     assert_eq!(exit["exit"], 1);
     check(&server.trefoil(&["reload"]), 0, "reloaded");
 }
