@@ -124,7 +124,6 @@ commands! {
     UserConsents: "user" / "consents" => user::Consents;
     UserWithdrawConsent: "user" / "withdraw-consent" => user::WithdrawConsent;
     UserDelete: "user" / "delete" => user::Delete;
-    UserWithEmail: "user" / "with-email" => user::WithEmail;
     ClientAdd: "client" / "add" => client::Add;
     ClientList: "client" / "list" => client::List;
     ClientShow: "client" / "show" => client::Show;

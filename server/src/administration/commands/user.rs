@@ -583,22 +583,3 @@ impl Command for WithdrawConsent {
         Ok(Answer::Done(format!("withdrew the consent of {username} for {client_id}")))
     }
 }
-
-/// List the users with an e-mail address.
-#[derive(Debug, Args, Serialize, Deserialize)]
-#[command(after_help = "Example:\n  trefoil user with-email ada@example.org")]
-pub struct WithEmail {
-    /// E-mail address
-    email: String,
-}
-
-impl Command for WithEmail {
-    const DOORS: Doors = Doors::all("List", &[AdminRoute::new(Get, "users-with-email/{email}")]);
-    const ANSWER: AnswerShape = AnswerShape::list::<ShownUser<'_>>("users");
-
-    async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
-        let users = call.services.identity.users.users_by_email(&self.email, call.now()).await?;
-        let entries = users.iter().map(|user| (user_line(user, false), json!(ShownUser::new(user))));
-        Ok(ListAnswer::new(entries).if_empty("no user has this address").into())
-    }
-}
