@@ -11,7 +11,7 @@ pub fn member_line(row: &MemberRow) -> String {
         MemberType::Boolean | MemberType::BooleanOff => "`true` or `false`",
         MemberType::KeySet => "JWK Set",
     };
-    format!("| `{}` | {kind} | {} | {} |\n", row.name, row.default, sentence(row.meaning))
+    format!("| `{}` | {kind} | {} | {} |\n", row.name, row.default, row.description())
 }
 
 /// The text of a documentation comment for a cell of a table.

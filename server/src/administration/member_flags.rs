@@ -129,7 +129,7 @@ pub fn property(row: &MemberRow) -> Value {
         MemberType::Boolean | MemberType::BooleanOff => json!({ "type": ["boolean", "null"] }),
         MemberType::KeySet => json!({ "type": ["object", "null"] }),
     };
-    schema["description"] = row.meaning.trim().into();
+    schema["description"] = row.description().into();
     schema
 }
 
@@ -139,7 +139,7 @@ const MEMBER_ORDER: usize = 100;
 /// The argument of a row, or `None` if no flag sets the member.
 fn argument(row: &'static MemberRow) -> Option<Arg> {
     let flag = row.flag?;
-    let text = if row.help.is_empty() { row.meaning } else { row.help };
+    let text = if row.help.is_empty() { row.description() } else { row.help.to_owned() };
     let mut help = text.trim().trim_end_matches('.').replace('`', "");
     if row.kind == MemberType::List {
         help.push_str("; can be repeated");

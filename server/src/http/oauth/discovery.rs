@@ -4,8 +4,9 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{StatusCode, header};
 use identity::SigningAlg;
 use identity::lifetimes;
-use identity::model::client::ResponseType;
+use identity::model::client_values::{AuthMethod, GrantType, ResponseType};
 use identity::model::members::CLAIMS;
+use identity::model::scope::STANDARD_SCOPES;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
@@ -14,28 +15,11 @@ use crate::http::pages::language::Language;
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
-const AUTH_METHODS: [&str; 4] = ["none", "client_secret_basic", "client_secret_post", "private_key_jwt"];
-const CONFIDENTIAL_METHODS: [&str; 3] = ["client_secret_basic", "client_secret_post", "private_key_jwt"];
-const GRANT_TYPES: [&str; 4] = [
-    "authorization_code",
-    "refresh_token",
-    "client_credentials",
-    "urn:ietf:params:oauth:grant-type:device_code",
-];
 /// Response types of the front channel, which are advertised if a client is registered for them.
 const FRONT_CHANNEL: [ResponseType; 3] =
     [ResponseType::Token, ResponseType::IdToken, ResponseType::IdTokenToken];
-const SCOPES: [&str; 18] = [
-    "openid",
-    "profile",
-    "email",
-    "phone",
-    "offline_access",
-    "online_access",
-    "fhirUser",
-    "launch",
-    "launch/encounter",
-    "launch/patient",
+/// Scopes of resources that are advertised. Those of single types, and other permissions, are accepted too.
+const RESOURCE_SCOPES: [&str; 8] = [
     "patient/*.rs",
     "patient/*.cruds",
     "patient/*.read",
@@ -54,6 +38,11 @@ fn claims() -> Vec<&'static str> {
     TOKEN_CLAIMS.into_iter().chain(CLAIMS.iter().map(|row| row.name)).collect()
 }
 
+/// The methods of confidential clients.
+fn confidential_methods() -> Vec<&'static str> {
+    AuthMethod::ALL.iter().filter(|method| **method != AuthMethod::None).map(|method| method.name()).collect()
+}
+
 fn assertion_algs() -> Vec<&'static str> {
     identity::assertion_algorithms().collect()
 }
@@ -66,14 +55,15 @@ fn cacheable(response: Response) -> Response {
 /// The public scopes and the custom ones.
 fn scopes(context: &RequestContext) -> Vec<String> {
     let own = context.app.settings().scopes.iter().map(|scope| scope.name.clone()).collect::<Vec<_>>();
-    SCOPES.into_iter().map(str::to_owned).chain(own).collect()
+    let public = STANDARD_SCOPES.into_iter().chain(RESOURCE_SCOPES).map(str::to_owned);
+    public.chain(own).collect()
 }
 
 /// GET {base}/.well-known/openid-configuration and …/oauth-authorization-server
 pub async fn openid_configuration(context: &RequestContext) -> Result<Response, Problem> {
     let base = &context.app.address.base_url;
     let address = |path: &str| format!("{base}{path}");
-    let (mut response_types, mut grant_types) = (vec![ResponseType::Code], GRANT_TYPES.to_vec());
+    let (mut response_types, mut grant_types) = (vec![ResponseType::Code], GrantType::NAMES.to_vec());
     for response_type in FRONT_CHANNEL {
         let (overview, identity) = (&context.app.client_overview, &context.app.identity);
         if overview.has_response_type(response_type, identity, context.now).await? {
@@ -93,7 +83,7 @@ pub async fn openid_configuration(context: &RequestContext) -> Result<Response, 
             "revocation_endpoint": address("/oauth2/revoke"),
             "introspection_endpoint": address("/oauth2/introspect"),
             // A public client must not learn the content of tokens (RFC 7662 section 4).
-            "introspection_endpoint_auth_methods_supported": CONFIDENTIAL_METHODS,
+            "introspection_endpoint_auth_methods_supported": confidential_methods(),
             "introspection_endpoint_auth_signing_alg_values_supported": assertion_algs(),
             "pushed_authorization_request_endpoint": address("/oauth2/par"),
             "require_pushed_authorization_requests": false,
@@ -109,9 +99,9 @@ pub async fn openid_configuration(context: &RequestContext) -> Result<Response, 
             "id_token_signing_alg_values_supported": SigningAlg::ALL.map(SigningAlg::name),
             "scopes_supported": scopes(context),
             "claims_supported": claims(),
-            "token_endpoint_auth_methods_supported": AUTH_METHODS,
+            "token_endpoint_auth_methods_supported": AuthMethod::NAMES,
             "token_endpoint_auth_signing_alg_values_supported": assertion_algs(),
-            "revocation_endpoint_auth_methods_supported": AUTH_METHODS,
+            "revocation_endpoint_auth_methods_supported": AuthMethod::NAMES,
             "revocation_endpoint_auth_signing_alg_values_supported": assertion_algs(),
             "code_challenge_methods_supported": ["S256"],
             "authorization_response_iss_parameter_supported": true,
@@ -149,11 +139,11 @@ pub async fn smart_configuration(context: &RequestContext) -> Result<Response, P
             "revocation_endpoint": address("/oauth2/revoke"),
             "introspection_endpoint": address("/oauth2/introspect"),
             "management_endpoint": address("/account"),
-            "grant_types_supported": ["authorization_code", "client_credentials"],
+            "grant_types_supported": [GrantType::AuthorizationCode, GrantType::ClientCredentials],
             "scopes_supported": scopes(context),
             "response_types_supported": ["code"],
             "code_challenge_methods_supported": ["S256"],
-            "token_endpoint_auth_methods_supported": AUTH_METHODS,
+            "token_endpoint_auth_methods_supported": AuthMethod::NAMES,
             "token_endpoint_auth_signing_alg_values_supported": assertion_algs(),
             "capabilities": ["launch-ehr", "launch-standalone", "context-banner", "context-ehr-patient", "context-ehr-encounter",
                 "context-standalone-patient", "sso-openid-connect", "client-public",

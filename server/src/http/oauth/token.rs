@@ -3,6 +3,7 @@
 
 use http::{StatusCode, header};
 use identity::model::client::{AuthMethod, Client, GrantType};
+use identity::model::client_values::one_of;
 use identity::model::scope::{ScopeContext, Scopes, SmartScope};
 use identity::params::Params;
 use identity::tokens::grant::{CodeExchange, Grant, GrantError};
@@ -52,16 +53,10 @@ pub async fn issue_tokens(context: &RequestContext, body: &mut RequestBody) -> R
     let form = read_form(context, body).await?;
     let grant_type = match form.get("grant_type") {
         None => return Err(token_problem("invalid_request", "grant_type is missing")),
-        Some("authorization_code") => GrantType::AuthorizationCode,
-        Some("refresh_token") => GrantType::RefreshToken,
-        Some("client_credentials") => GrantType::ClientCredentials,
-        Some("urn:ietf:params:oauth:grant-type:device_code") => GrantType::DeviceCode,
-        Some(_) => {
-            return Err(token_problem(
-                "unsupported_grant_type",
-                "grant_type must be authorization_code, refresh_token, client_credentials or urn:ietf:params:oauth:grant-type:device_code",
-            ));
-        }
+        Some(name) => GrantType::named(name).ok_or_else(|| {
+            let text = format!("grant_type must be {}", one_of(GrantType::NAMES));
+            token_problem("unsupported_grant_type", &text)
+        })?,
     };
     let client = match client_of_refresh_token(context, &form).await? {
         Some(client) => client,

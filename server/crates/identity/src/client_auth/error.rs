@@ -73,9 +73,9 @@ pub enum ClientAuthError {
     )]
     UnregisteredMethod {
         /// The method of the request.
-        used: String,
+        used: &'static str,
         /// The registered methods.
-        registered: Vec<String>,
+        registered: Vec<&'static str>,
     },
     /// The client assertion was rejected. The reason contains only values from the assertion and the
     /// registration.

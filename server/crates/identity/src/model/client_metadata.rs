@@ -4,14 +4,13 @@
 
 use std::fmt::Display;
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::jose::SigningAlg;
 use crate::model::client::{
     AssertionAudiencePolicy, AuthMethod, Client, GrantType, RegistrationError, ResponseType,
 };
+use crate::model::client_values::NamedValue;
 pub use crate::model::members::ClientMetadata;
 use crate::model::nearest_name::nearest_name;
 use crate::model::redirect_uri::RegisteredRedirectUri;
@@ -36,15 +35,6 @@ fn invalid(member: &'static str, index: usize, reason: impl Display) -> InvalidM
 /// Minimum number of characters of a client secret.
 const MIN_SECRET_LENGTH: usize = 32;
 
-const AUTH_METHODS: [&str; 4] = ["none", "client_secret_basic", "client_secret_post", "private_key_jwt"];
-const RESPONSE_TYPES: [&str; 4] = ["code", "token", "id_token", "id_token token"];
-const GRANT_TYPES: [&str; 4] = [
-    "authorization_code",
-    "refresh_token",
-    "client_credentials",
-    "urn:ietf:params:oauth:grant-type:device_code",
-];
-
 impl ClientMetadata {
     /// Checks the metadata and returns the client. `secret` is the client secret in plain text, if it is
     /// known.
@@ -55,8 +45,7 @@ impl ClientMetadata {
         let stored = self.stored_members(client_id);
         let auth_methods: Vec<_> =
             self.token_endpoint_auth_method.into_iter().chain(self.token_endpoint_auth_methods).collect();
-        let mut auth_methods: Vec<AuthMethod> =
-            parse_names("token_endpoint_auth_methods", &auth_methods, &AUTH_METHODS)?;
+        let mut auth_methods: Vec<AuthMethod> = parse_names("token_endpoint_auth_methods", &auth_methods)?;
         if auth_methods.is_empty() {
             let has_keys = self.jwks.is_some() || self.jwks_uri.is_some();
             match (has_keys, secret) {
@@ -82,14 +71,13 @@ impl ClientMetadata {
                 return Err(invalid("application_type", 0, reason));
             }
         };
-        let mut response_types: Vec<ResponseType> =
-            parse_names("response_types", &self.response_types, &RESPONSE_TYPES)?;
+        let mut response_types: Vec<ResponseType> = parse_names("response_types", &self.response_types)?;
         if response_types.is_empty() && !self.redirect_uris.is_empty() {
             response_types.push(ResponseType::Code);
         }
         // RFC 7591 also lists `implicit`, which is not a grant type of the token endpoint.
         let named: Vec<_> = self.grant_types.iter().filter(|name| *name != "implicit").cloned().collect();
-        let mut grant_types: Vec<GrantType> = parse_names("grant_types", &named, &GRANT_TYPES)?;
+        let mut grant_types: Vec<GrantType> = parse_names("grant_types", &named)?;
         if self.grant_types.is_empty() {
             if response_types.contains(&ResponseType::Code) {
                 grant_types.extend([GrantType::AuthorizationCode, GrantType::RefreshToken]);
@@ -238,23 +226,18 @@ fn parse_redirect_uris(
 }
 
 /// Parses names of enum variants as the specifications spell them.
-fn parse_names<T: DeserializeOwned>(
-    member: &'static str,
-    names: &[String],
-    accepted: &[&str],
-) -> Result<Vec<T>, InvalidMetadata> {
+fn parse_names<T: NamedValue>(member: &'static str, names: &[String]) -> Result<Vec<T>, InvalidMetadata> {
     let parse = |(index, name): (usize, &String)| {
-        serde_json::from_value(Value::from(name.as_str())).map_err(|_| {
-            let nearest = nearest_name(name, accepted.iter().copied());
+        T::named(name).ok_or_else(|| {
+            let nearest = nearest_name(name, T::NAMES.iter().copied());
             let hint = nearest.map(|name| format!("; did you mean '{name}'?")).unwrap_or_default();
-            invalid(member, index, format!("'{name}' is not known; use {}{hint}", accepted.join(", ")))
+            invalid(member, index, format!("'{name}' is not known; use {}{hint}", T::NAMES.join(", ")))
         })
     };
     names.iter().enumerate().map(parse).collect()
 }
 
-/// The names of enum variants as the specifications spell them.
-fn names_of<T: Serialize>(values: &[T]) -> Vec<String> {
-    let name = |value: &T| serde_json::to_value(value).ok()?.as_str().map(str::to_owned);
-    values.iter().filter_map(name).collect()
+/// The names of values.
+fn names_of<T: NamedValue>(values: &[T]) -> Vec<String> {
+    values.iter().map(|value| value.name().to_owned()).collect()
 }

@@ -3,68 +3,126 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Authentication methods of a client at the token endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AuthMethod {
-    /// A public client, identified by its `client_id` only.
-    None,
-    /// `Authorization: Basic`.
-    ClientSecretBasic,
-    /// `client_id` and `client_secret` in the form body.
-    ClientSecretPost,
-    /// A client assertion (RFC 7523).
-    PrivateKeyJwt,
+/// Declares an enum of values that specifications name. Registration, metadata, dispatch, error texts and
+/// documents use its names, and a `match` of its variants has a place for each.
+macro_rules! named_values {
+    ($(
+        $(#[doc = $about:literal])+
+        $type:ident { $($(#[doc = $meaning:literal])+ $variant:ident = $name:literal,)+ }
+    )+) => {$(
+        $(#[doc = $about])+
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum $type {
+            $($(#[doc = $meaning])+ #[serde(rename = $name)] $variant,)+
+        }
+
+        impl $type {
+            /// The names of all values.
+            pub const NAMES: &[&str] = &[$($name),+];
+
+            /// All values.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// The name, as the specification writes it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// The value with this name.
+            pub fn named(name: &str) -> Option<Self> {
+                match name { $($name => Some(Self::$variant),)+ _ => None }
+            }
+        }
+
+        impl NamedValue for $type {
+            const NAMES: &[&str] = Self::NAMES;
+
+            fn named(name: &str) -> Option<Self> {
+                Self::named(name)
+            }
+
+            fn name(self) -> &'static str {
+                Self::name(self)
+            }
+        }
+    )+};
 }
 
-impl AuthMethod {
-    /// The name in client metadata (RFC 7591 section 2).
-    pub(crate) fn name(self) -> String {
-        serde_json::to_value(self).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
+/// A value that specifications name.
+pub(crate) trait NamedValue: Copy {
+    /// The names of all values.
+    const NAMES: &[&str];
+
+    /// The value with this name.
+    fn named(name: &str) -> Option<Self>;
+
+    /// The name.
+    fn name(self) -> &'static str;
+}
+
+/// Names as a part of a sentence, such as `a, b or 'c d'`.
+pub fn one_of(names: &[&str]) -> String {
+    let quoted = |name: &&str| if name.contains(' ') { format!("'{name}'") } else { (*name).to_owned() };
+    match names {
+        [] => String::new(),
+        [only] => quoted(only),
+        [first @ .., last] => {
+            format!("{} or {}", first.iter().map(quoted).collect::<Vec<_>>().join(", "), quoted(last))
+        }
     }
 }
 
-/// Grant types of the token endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GrantType {
-    /// RFC 6749 section 4.1.
-    AuthorizationCode,
-    /// RFC 6749 section 6.
-    RefreshToken,
-    /// RFC 6749 section 4.4.
-    ClientCredentials,
-    /// RFC 8628.
-    #[serde(rename = "urn:ietf:params:oauth:grant-type:device_code")]
-    DeviceCode,
+named_values! {
+    /// Authentication methods of a client at the token endpoint (RFC 7591 section 2).
+    AuthMethod {
+        /// A public client, identified by its `client_id` only.
+        None = "none",
+        /// `Authorization: Basic`.
+        ClientSecretBasic = "client_secret_basic",
+        /// `client_id` and `client_secret` in the form body.
+        ClientSecretPost = "client_secret_post",
+        /// A client assertion (RFC 7523).
+        PrivateKeyJwt = "private_key_jwt",
+    }
+
+    /// Grant types of the token endpoint.
+    GrantType {
+        /// RFC 6749 section 4.1.
+        AuthorizationCode = "authorization_code",
+        /// RFC 6749 section 6.
+        RefreshToken = "refresh_token",
+        /// RFC 6749 section 4.4.
+        ClientCredentials = "client_credentials",
+        /// RFC 8628.
+        DeviceCode = "urn:ietf:params:oauth:grant-type:device_code",
+    }
+
+    /// Response types of the authorization endpoint.
+    ResponseType {
+        /// An authorization code.
+        Code = "code",
+        /// An access token, and an ID token if `openid` is requested.
+        Token = "token",
+        /// An ID token.
+        IdToken = "id_token",
+        /// Both tokens, as OpenID Connect spells the combination.
+        IdTokenToken = "id_token token",
+    }
+
+    /// Audiences that a client assertion may have.
+    AssertionAudiencePolicy {
+        /// The token endpoint or the issuer (SMART App Launch 2.2).
+        TokenEndpointOrIssuer = "token_endpoint_or_issuer",
+        /// The issuer as a single string (FAPI 2.0; update of RFC 7523).
+        Issuer = "issuer",
+    }
 }
 
-/// Response types of the authorization endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum ResponseType {
-    /// An authorization code.
-    #[serde(rename = "code")]
-    Code,
-    /// An access token, and an ID token if `openid` is requested.
-    #[serde(rename = "token")]
-    Token,
-    /// An ID token.
-    #[serde(rename = "id_token")]
-    IdToken,
-    /// Both tokens, as OpenID Connect spells the combination.
-    #[serde(rename = "id_token token")]
-    IdTokenToken,
-}
-
-/// Audiences that a client assertion may have.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AssertionAudiencePolicy {
-    /// The token endpoint or the issuer (SMART App Launch 2.2).
-    #[default]
-    TokenEndpointOrIssuer,
-    /// The issuer as a single string (FAPI 2.0; update of RFC 7523).
-    Issuer,
+#[expect(clippy::derivable_impls, reason = "the macro derives the same traits for all types")]
+impl Default for AssertionAudiencePolicy {
+    fn default() -> Self {
+        Self::TokenEndpointOrIssuer
+    }
 }
 
 /// A client secret that was replaced.

@@ -4,8 +4,9 @@
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
+use crate::jose::{SigningAlg, assertion_algorithms};
 use crate::model::client_values::{
-    AssertionAudiencePolicy, AuthMethod, GrantType, ReplacedSecret, ResponseType,
+    AssertionAudiencePolicy, AuthMethod, GrantType, ReplacedSecret, ResponseType, one_of,
 };
 use crate::model::redirect_uri::RegisteredRedirectUri;
 use crate::model::scope::Scopes;
@@ -44,6 +45,8 @@ pub struct MemberRow {
     pub default: &'static str,
     /// The effect of the member.
     pub meaning: &'static str,
+    /// The accepted values, if specifications enumerate them.
+    pub values: fn() -> Vec<&'static str>,
     /// Help text of the flag, if it differs from the meaning.
     pub help: &'static str,
     /// Scope that grants access to the member, if it is a claim (OpenID Connect Core section 5.4).
@@ -51,6 +54,15 @@ pub struct MemberRow {
 }
 
 impl MemberRow {
+    /// The effect of the member with the accepted values, without a full stop.
+    pub fn description(&self) -> String {
+        let meaning = self.meaning.trim().trim_end_matches('.');
+        match &(self.values)()[..] {
+            [] => meaning.to_owned(),
+            values => format!("{meaning}: {}", one_of(values)),
+        }
+    }
+
     /// The columns that a row can leave out.
     const DEFAULT: Self = Self {
         name: "",
@@ -59,6 +71,7 @@ impl MemberRow {
         value: "TEXT",
         default: "none",
         meaning: "",
+        values: Vec::new,
         help: "",
         scope: None,
     };
@@ -386,40 +399,43 @@ client_members! {
             flag: Some("post-logout-redirect-uri"),
             value: "URI",
         }
-        /// Response types: code, token, id_token or 'id_token token'.
+        /// Response types.
         response_types: Vec<String> {
             kind: MemberType::List,
             flag: Some("response-type"),
             value: "TYPE",
             default: "code if there is a redirect URI",
+            values: || ResponseType::NAMES.to_vec(),
         }
-        /// Grant types: authorization_code, refresh_token, client_credentials or
-        /// urn:ietf:params:oauth:grant-type:device_code.
+        /// Grant types.
         grant_types: Vec<String> {
             kind: MemberType::List,
             flag: Some("grant-type"),
             value: "TYPE",
             default: "derived from the other members",
+            values: || GrantType::NAMES.to_vec(),
         }
         /// The only one of `token_endpoint_auth_methods`.
         #[serde(skip_serializing)]
         token_endpoint_auth_method: Option<String> { default: "see `token_endpoint_auth_methods`" }
-        /// Authentication methods: none, client_secret_basic, client_secret_post or private_key_jwt.
+        /// Authentication methods.
         token_endpoint_auth_methods: Vec<String> {
             kind: MemberType::List,
             flag: Some("auth-method"),
             value: "METHOD",
             default: "derived from keys and secret",
+            values: || AuthMethod::NAMES.to_vec(),
         }
         /// The only one of `token_endpoint_auth_signing_algs`.
         #[serde(skip_serializing)]
         token_endpoint_auth_signing_alg: Option<String> { default: "see `token_endpoint_auth_signing_algs`" }
-        /// Algorithms of client assertions: RS384, ES384, PS256, PS384, ES256, EdDSA, Ed25519 or RS256.
+        /// Algorithms of client assertions.
         token_endpoint_auth_signing_algs: Vec<String> {
             kind: MemberType::List,
             flag: Some("assertion-alg"),
             value: "ALGORITHM",
             default: "RS384 and ES384",
+            values: || assertion_algorithms().collect(),
         }
         /// Audience of client assertions: token_endpoint_or_issuer, or issuer for the issuer only, as a
         /// string.
@@ -437,11 +453,12 @@ client_members! {
         }
         /// Scopes that the client may request, separated by spaces.
         scope: Option<String> { flag: Some("scope"), value: "SCOPES", default: "openid" }
-        /// Algorithm of ID tokens: RS256, ES256, ES384 or EdDSA.
+        /// Algorithm of ID tokens.
         id_token_signed_response_alg: Option<String> {
             flag: Some("id-token-alg"),
             value: "ALGORITHM",
             default: "RS256",
+            values: || SigningAlg::ALL.map(SigningAlg::name).to_vec(),
         }
         /// `web`, or `native` for an app whose loopback redirect URIs match with any port (RFC 8252).
         application_type: Option<String> {
