@@ -23,6 +23,7 @@
 //! | [`node`] | `[node]` |
 //! | [`traces`] | `[traces]` |
 //! | [`file`](mod@file), [`source`] | reading the file: secrets, and errors with line and key |
+//! | [`environment`] | the environment variables |
 //! | [`settings`] | the settings that can change while the server runs |
 //! | [`restart_settings`] | the settings that cannot |
 //! | here | [`Config`]: the checked result of flags, file and defaults |
@@ -37,6 +38,7 @@ pub mod declared;
 #[cfg(test)]
 mod document;
 mod documented;
+pub mod environment;
 pub mod file;
 pub mod files;
 pub mod network;
@@ -70,6 +72,7 @@ use self::audit::AuditConfig;
 use self::backup::BackupConfig;
 use self::bulk::BulkConfig;
 use self::declared::DeclaredClient;
+pub use self::environment::ENVIRONMENT;
 use self::file::{parse, read_text};
 use self::files::FilesConfig;
 pub use self::network::{ConnectionLimits, PlainHttp, PrivateHosts, ProxyHeader, TrustedProxies};
@@ -80,34 +83,7 @@ pub use self::sections::{LogFormat, LogSection, MetricsSection};
 use self::settings::Settings;
 pub use self::source::{ConfigError, ConfigSource};
 pub use self::store_engine::StoreEngine;
-use self::store_engine::{PASSWORD_FILE_VARIABLE, PASSWORD_VARIABLE};
 use self::traces::TracesConfig;
-
-/// The environment variable that sets the log level.
-pub const LOG_VARIABLE: &str = "TREFOIL_LOG";
-const AHEAD_VARIABLE: &str = "TREFOIL_DEMO_AHEAD_S";
-
-/// The environment variables of `serve`, with their descriptions.
-pub const ENVIRONMENT: [(&str, &str); 5] = [
-    (
-        LOG_VARIABLE,
-        "level of the log on standard error, such as debug or trefoil_server=debug [default: info]",
-    ),
-    (
-        AHEAD_VARIABLE,
-        "seconds by which the clock of a demo server is set ahead, to show how tokens expire [default: 0]",
-    ),
-    (PASSWORD_VARIABLE, "password of the database, if its URL contains none"),
-    (
-        PASSWORD_FILE_VARIABLE,
-        "file with passwords of databases (`host:port:database:user:password`), if there is no other",
-    ),
-    (
-        "AWS_ACCESS_KEY_ID",
-        "access key of the bucket of `[files]`, with AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; the other variables of \
-         the AWS SDKs, such as AWS_REGION and AWS_WEB_IDENTITY_TOKEN_FILE, are read too",
-    ),
-];
 
 /// The checked settings of a server.
 #[derive(Debug)]
@@ -363,7 +339,7 @@ impl Config {
             plain_http,
             proxy_protocol_from,
             demo: flags.demo,
-            ahead_s: if flags.demo { demo_ahead()? } else { 0 },
+            ahead_s: if flags.demo { environment::demo_ahead()? } else { 0 },
             certificate,
             backup: file.backup.check(&source, &files.access)?,
             files,
@@ -388,15 +364,6 @@ impl Config {
             idle_timeout: Duration::from_secs(idle_timeout_s.into()),
             shutdown_grace: Duration::from_secs(file.server.shutdown_grace_s.into()),
         })
-    }
-}
-
-fn demo_ahead() -> Result<i64, ConfigError> {
-    match std::env::var(AHEAD_VARIABLE) {
-        Err(_) => Ok(0),
-        Ok(text) => text.parse::<u32>().map(i64::from).map_err(|_| {
-            ConfigError::Setting(format!("{AHEAD_VARIABLE} is '{text}'; it must be a number of seconds"))
-        }),
     }
 }
 

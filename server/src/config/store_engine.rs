@@ -4,12 +4,8 @@ use std::path::Path;
 
 use store::{DatabaseLimits, DatabaseUrl, Store, StoreError};
 
+use super::environment;
 use super::source::ConfigError;
-
-/// Environment variable with the password of the database, as PostgreSQL's own programs have it.
-pub(super) const PASSWORD_VARIABLE: &str = "PGPASSWORD";
-/// Environment variable with a file of passwords in the format of PostgreSQL.
-pub(super) const PASSWORD_FILE_VARIABLE: &str = "PGPASSFILE";
 
 /// The storage engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,8 +30,8 @@ impl StoreEngine {
             "file" => Ok(Self::File),
             "memory" => Ok(Self::Memory),
             url if DatabaseUrl::is_url(url) => {
-                let url = DatabaseUrl::new(url, password.or_else(|| std::env::var(PASSWORD_VARIABLE).ok()));
-                let url = match std::env::var_os(PASSWORD_FILE_VARIABLE) {
+                let url = DatabaseUrl::new(url, password.or_else(environment::database_password));
+                let url = match environment::database_password_file() {
                     Some(file) => url.with_password_file(Path::new(&file)),
                     None => Ok(url),
                 };

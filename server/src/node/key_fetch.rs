@@ -20,6 +20,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::Host;
 
 use crate::clock::Clock;
+use crate::config::environment;
 use crate::config::settings::SharedSettings;
 use crate::node::outbound::{HttpCaller, NetworkCaller};
 
@@ -67,9 +68,7 @@ fn is_public(address: IpAddr) -> bool {
 
 /// The hosts of the proxies that the environment names.
 fn proxy_hosts() -> impl Iterator<Item = String> {
-    let names = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
-    names.into_iter().filter_map(|name| {
-        let value = std::env::var(name).ok()?;
+    environment::proxies().filter_map(|value| {
         let url = url::Url::parse(&value).or_else(|_| url::Url::parse(&format!("http://{value}"))).ok()?;
         url.host_str().map(str::to_owned)
     })

@@ -11,6 +11,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::config::environment;
+
 /// The largest part of the memory for each of the two budgets: the store, the terminology, password hashes
 /// and connections need the rest.
 const BUDGET_SHARE: u64 = 5;
@@ -20,20 +22,17 @@ const CONNECTION_BYTES: u64 = 128 << 10;
 
 /// Memory below which freed memory is returned to the system at once.
 const SMALL: u64 = 1 << 30;
-/// Environment variable by which the allocator keeps freed memory for some milliseconds, which saves CPU
-/// time. It is read before `main`.
-const PURGE_DELAY: &str = "MIMALLOC_PURGE_DELAY";
 
 /// With little memory, starts the program again in the same process, with an allocator that returns freed
 /// memory to the system at once. A large request leaves its size behind otherwise, for each thread that
 /// processed it.
 pub fn return_memory_at_once() {
-    if std::env::var_os(PURGE_DELAY).is_some() || memory_limit().is_none_or(|limit| limit >= SMALL) {
+    if environment::has_purge_delay() || memory_limit().is_none_or(|limit| limit >= SMALL) {
         return;
     }
     let Ok(program) = std::env::current_exe() else { return };
     let mut again = Command::new(program);
-    let error = again.args(std::env::args_os().skip(1)).env(PURGE_DELAY, "0").exec();
+    let error = again.args(std::env::args_os().skip(1)).env(environment::PURGE_DELAY, "0").exec();
     eprintln!(
         "warning: the allocator keeps freed memory, because the program cannot be started again: {error}"
     );

@@ -28,7 +28,7 @@ use tracing_subscriber::layer::{self, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer};
 
-use crate::config::{LOG_VARIABLE, LogFormat};
+use crate::config::{LogFormat, environment};
 use crate::records::minute_counts::{Counted, MinuteCounts};
 use crate::records::recent_errors::KeepErrors;
 use crate::records::retained_folder::{RetainedFolder, RetentionLimits};
@@ -79,7 +79,7 @@ impl<S: tracing::Subscriber> Layer<S> for RepeatLimit {
 
 /// Starts the log. The returned guard writes the rest of the buffer when it is dropped.
 pub fn start_log(format: LogFormat) -> LogGuard {
-    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_env(environment::LOG).unwrap_or_else(|_| EnvFilter::new("info"));
     let (buffer, mut guard) = LogBuffer::start(LogOutput::Stderr);
     guard.buffer = Some(buffer.clone());
     let lines = tracing_subscriber::fmt::layer().with_timer(CachedTime).with_writer(buffer).with_ansi(false);
