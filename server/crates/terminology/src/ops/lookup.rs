@@ -6,7 +6,7 @@ use fhir::{Coding, Parameter, Parameters, Value};
 
 use super::OperationInput;
 use super::concept_texts::{self, TextWithUse, additions_to_concept};
-use super::validate::request;
+use super::shared_parameters;
 use crate::catalog::Catalog;
 use crate::code_system::concept_attribute::AttributeValue;
 use crate::code_system::{CodeSystem, CodingProperty, DEFINITION};
@@ -40,7 +40,7 @@ pub(crate) fn answer_lookup(
         }
     };
     // A version in the request takes precedence over the day.
-    let day = request::read_day(input)?.filter(|_| requested.version.is_none());
+    let day = shared_parameters::read_day(input)?.filter(|_| requested.version.is_none());
     let stored = match &requested.version {
         Some(version) => catalog.code_system_for(url, Some(version), code, budget)?,
         None => catalog.code_system_of(url, day.as_deref(), code, budget)?,

@@ -14,7 +14,7 @@ use crate::model::language::LanguageRanges;
 use crate::model::text_folding::fold;
 use crate::model::{Budget, TxError};
 use crate::ops::OperationInput;
-use crate::ops::validate::request;
+use crate::ops::shared_parameters;
 
 /// The validated parameters of `$expand`.
 pub(super) struct ExpandRequest<'a> {
@@ -89,7 +89,7 @@ impl<'a> ExpandRequest<'a> {
             properties: input.texts(EXPAND_PROPERTY)?,
             exclude_systems: input.texts(EXCLUDE_SYSTEM)?,
             supplements: input.texts(USE_SUPPLEMENT)?,
-            pins: request::read_pins(input, budget)?,
+            pins: shared_parameters::read_pins(input, budget)?,
             ecosystem: input.is_of_ecosystem(),
         })
     }

@@ -17,7 +17,8 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use self::expand_request::ExpandRequest;
 use self::expansion_view::{ContainsRow, ExpansionView};
-use super::validate::{self, ResourceState};
+use super::resource_state::ResourceState;
+use super::shared_parameters::{resolve_contained, sent_value_set};
 use super::{OperationInput, OperationLevel, concept_texts};
 use crate::catalog::Catalog;
 use crate::interface::TerminologyOperation;
@@ -55,7 +56,7 @@ pub(crate) fn answer_expand(
     let inline;
     let set = match level {
         OperationLevel::Instance(id) => catalog.value_set_by_id(id, budget)?,
-        OperationLevel::Type => match validate::sent_value_set(input, budget)? {
+        OperationLevel::Type => match sent_value_set(input, budget)? {
             Some(given) => {
                 inline = given;
                 &inline
@@ -63,7 +64,7 @@ pub(crate) fn answer_expand(
             None => find_value_set(catalog, &request, input, budget)?,
         },
     };
-    let scope = validate::resolve_contained(set, input, request.ecosystem)?;
+    let scope = resolve_contained(set, input, request.ecosystem)?;
     let set = scope.set;
     imports::check_value_set(catalog, scope, &request.pins, request.ecosystem, budget)?;
     let (languages, named) = requested_languages(input, set)?;

@@ -5,7 +5,7 @@ use fhir::Parameters;
 
 use super::coding_validator::CodingValidator;
 use super::request::{CodingPath, ValidateOperation, ValidateRequest, ValidateSubject};
-use super::{LocationRule, ValidateAnswer, languages, sent_resource, supplements, validate_all_codings};
+use super::{LocationRule, ValidateAnswer, languages, supplements, validate_all_codings};
 use crate::catalog::{BYTES_PER_STEP, Catalog};
 use crate::code_system::CodeSystem;
 use crate::interface::parameters::{CODE_SYSTEM, CODE_SYSTEM_ALIAS, CODE_SYSTEM_URL, VERSION};
@@ -13,6 +13,7 @@ use crate::model::error::malformed;
 use crate::model::resource_json::ContentMode;
 use crate::model::{Budget, TxError, canonical};
 use crate::ops::messages::ValidationIssue;
+use crate::ops::shared_parameters::sent_resource;
 use crate::ops::{OperationInput, OperationLevel};
 use crate::value_set::ValueSet;
 

@@ -5,7 +5,6 @@ use fhir::{Coding, Severity};
 use super::coding_validator::{CodingResult, CodingValidator};
 use super::display_check::{self, DisplayVerdict};
 use super::request::CodingPath;
-use super::resource_state::ResourceState;
 use crate::code_system::CodeSystem;
 use crate::grammar::{self, CodeGrammar};
 use crate::membership::members::GRAMMAR_CODE_WORDS;
@@ -14,6 +13,7 @@ use crate::membership::version_pins::pinned;
 use crate::model::resource_json::ContentMode;
 use crate::model::{TxError, canonical};
 use crate::ops::messages::ValidationIssue;
+use crate::ops::resource_state::ResourceState;
 
 /// Number of steps for composing the texts of a validated coding, in addition to the steps of the search.
 const CODING_STEPS: usize = 50;

@@ -5,7 +5,6 @@ use fhir::{Coding, Severity};
 
 use super::display_check::{self, DisplayVerdict};
 use super::request::ValidateRequest;
-use super::resource_state::ResourceState;
 use crate::catalog::Catalog;
 use crate::code_system::CodeSystem;
 use crate::expression::ExpressionFault;
@@ -20,6 +19,7 @@ use crate::model::{Budget, TxError};
 use crate::ops::concept_texts::{self, LoadedSupplement};
 use crate::ops::first_positions::FirstPositions;
 use crate::ops::messages::ValidationIssue;
+use crate::ops::resource_state::ResourceState;
 use crate::value_set::ValueSet;
 
 /// The context in which all codings of a request are validated.

@@ -9,13 +9,11 @@ mod coding_validation;
 mod coding_validator;
 mod display_check;
 mod location_rule;
-pub(crate) mod request;
-mod resource_state;
+mod request;
 
 use std::collections::HashSet;
 
 use fhir::{Coding, OperationOutcome, Parameters, Severity};
-use serde_json::value::RawValue;
 
 pub(crate) use self::batch::answer_batch;
 pub(crate) use self::code_system::answer_code_system;
@@ -23,17 +21,15 @@ use self::coding_validation::CodingValidation;
 use self::coding_validator::{CodingResult, CodingValidator};
 use self::location_rule::LocationRule;
 use self::request::{CodingPath, ValidateOperation, ValidateRequest, ValidateSubject};
-pub(crate) use self::resource_state::ResourceState;
 use super::concept_texts::{self, LoadedSupplement};
 use super::messages::ValidationIssue;
+use super::shared_parameters::{resolve_contained, sent_value_set};
 use super::{OperationInput, OperationLevel};
-use crate::catalog::{BYTES_PER_STEP, Catalog};
-use crate::interface::parameters::{CONTEXT, OneResource, VALUE_SET, VALUE_SET_URL, VALUE_SET_VERSION};
+use crate::catalog::Catalog;
+use crate::interface::parameters::{CONTEXT, VALUE_SET_URL, VALUE_SET_VERSION};
 use crate::membership::imports::{self, ValueSetScope};
 use crate::membership::version_pins::pinned;
-use crate::model::error::malformed;
 use crate::model::language::LanguageRanges;
-use crate::model::resource_json::ResourceHeader;
 use crate::model::{Budget, TxError, canonical};
 use crate::value_set::ValueSet;
 
@@ -83,19 +79,6 @@ pub(crate) fn answer_validate_code(
     Ok(answer.into_parameters(LocationRule::for_request(catalog, &request, input, budget)?))
 }
 
-/// The value set in the request, or the one contained in it that `url` refers to as `#id`.
-pub(crate) fn resolve_contained<'a>(
-    given: &'a ValueSet,
-    input: OperationInput<'_>,
-    ecosystem: bool,
-) -> Result<ValueSetScope<'a>, TxError> {
-    let Some(id) = input.text(VALUE_SET_URL)?.and_then(|url| url.strip_prefix('#')) else {
-        return Ok(ValueSetScope::uncontained(given));
-    };
-    let unknown = || TxError::UnknownValueSet { url: format!("#{id}"), ecosystem };
-    Ok(ValueSetScope { container: given, set: given.contained.get(id).ok_or_else(unknown)? })
-}
-
 /// Validates all codings of the request.
 fn validate_all_codings(validator: &CodingValidator<'_, '_>) -> Result<ValidateAnswer, TxError> {
     // Of a CodeableConcept, `CodeSystem/$validate-code` validates only the codings from the requested system.
@@ -126,35 +109,6 @@ fn undefined_answer(request: &ValidateRequest<'_>, why: ValidationIssue) -> Para
         ValidateSubject::Concept(concept) => answer.concept = Some((*concept).clone()),
     }
     answer.into_parameters(LocationRule::Always)
-}
-
-pub(crate) fn sent_value_set(
-    input: OperationInput<'_>,
-    budget: &Budget<'_>,
-) -> Result<Option<ValueSet>, TxError> {
-    let Some((header, json)) = sent_resource(input, VALUE_SET)? else { return Ok(None) };
-    budget.spend(json.get().len() / BYTES_PER_STEP)?;
-    ValueSet::compile(&header, json.get().as_bytes())
-        .map(Some)
-        .map_err(|why| malformed(VALUE_SET.row().name, why))
-}
-
-/// The resource that the request contains as a parameter of its own.
-fn sent_resource<'a>(
-    input: OperationInput<'a>,
-    parameter: OneResource,
-) -> Result<Option<(ResourceHeader, &'a RawValue)>, TxError> {
-    let (name, kind) = (parameter.row().name, parameter.row().fhir_type);
-    let Some(json) = input.resource(parameter)? else { return Ok(None) };
-    let header = read_header(json, name)?;
-    if header.resource_type != kind {
-        return Err(malformed(name, format!("it contains a {}, not a {kind}", header.resource_type)));
-    }
-    Ok(Some((header, json)))
-}
-
-fn read_header(json: &RawValue, parameter: &str) -> Result<ResourceHeader, TxError> {
-    serde_json::from_str(json.get()).map_err(|error| malformed(parameter, error.to_string()))
 }
 
 fn find_value_set<'a>(

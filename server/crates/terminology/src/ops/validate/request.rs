@@ -3,16 +3,16 @@
 use fhir::{CodeableConcept, Coding};
 
 use crate::interface::parameters::{
-    ABSTRACT, ACTIVE_ONLY, CHECK_SYSTEM_VERSION, CODE, CODE_SYSTEM_ALIAS, CODE_SYSTEM_OF_CODE,
-    CODE_SYSTEM_URL, CODEABLE_CONCEPT, CODING, CONTEXT, DATE, DEFAULT_SYSTEM_VERSION,
-    DEFAULT_VALUE_SET_VERSION, DISPLAY, DISPLAY_LANGUAGE, FORCE_SYSTEM_VERSION, INFER_SYSTEM,
-    LENIENT_DISPLAY_VALIDATION, MEMBERSHIP_ONLY, SYSTEM_VERSION_OF_CODE, Texts, USE_SUPPLEMENT, VERSION,
+    ABSTRACT, ACTIVE_ONLY, CODE, CODE_SYSTEM_ALIAS, CODE_SYSTEM_OF_CODE, CODE_SYSTEM_URL, CODEABLE_CONCEPT,
+    CODING, CONTEXT, DISPLAY, DISPLAY_LANGUAGE, INFER_SYSTEM, LENIENT_DISPLAY_VALIDATION, MEMBERSHIP_ONLY,
+    SYSTEM_VERSION_OF_CODE, USE_SUPPLEMENT, VERSION,
 };
 use crate::membership::version_pins::VersionPins;
 use crate::model::error::malformed;
 use crate::model::language::LanguageRanges;
 use crate::model::{Budget, TxError, canonical};
 use crate::ops::OperationInput;
+use crate::ops::shared_parameters::read_pins;
 
 /// The operation that was called. The two operations name some parameters differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,44 +176,9 @@ fn read_subject(
     }
 }
 
-/// Reads `date`, which is a day or a time. Of a time, only the day is used.
-pub(crate) fn read_day(input: OperationInput<'_>) -> Result<Option<String>, TxError> {
-    let Some(date) = input.text(DATE)? else { return Ok(None) };
-    let day = date.split_once('T').map_or(date, |(day, _)| day);
-    let digits = |part: &str, length| part.len() == length && part.bytes().all(|b| b.is_ascii_digit());
-    let mut lengths = [4, 2, 2].into_iter();
-    if day.split('-').all(|part| lengths.next().is_some_and(|length| digits(part, length))) {
-        return Ok(Some(day.to_owned()));
-    }
-    Err(malformed(DATE.row().name, format!("'{date}' is not a date, such as 2026-11-21")))
-}
-
 fn check_has_code(coding: &Coding, parameter: &str) -> Result<(), TxError> {
     match coding.code.as_deref() {
         Some(code) if !code.is_empty() => Ok(()),
         _ => Err(malformed(parameter, "a coding without a code cannot be validated")),
     }
-}
-
-/// Reads the versions that the request fixes.
-pub(crate) fn read_pins(input: OperationInput<'_>, budget: &Budget<'_>) -> Result<VersionPins, TxError> {
-    let pairs = |parameter: Texts| {
-        let pair = |canonical| match canonical::split(canonical) {
-            (url, Some(version)) => Ok((url.to_owned(), version.to_owned())),
-            (_, None) => {
-                let why = format!("'{canonical}' has no version; write url|version");
-                Err(malformed(parameter.row().name, why))
-            }
-        };
-        let canonicals = input.texts(parameter)?;
-        budget.spend(2 * canonicals.len())?;
-        canonicals.into_iter().map(pair).collect::<Result<Vec<_>, TxError>>()
-    };
-    Ok(VersionPins {
-        default: pairs(DEFAULT_SYSTEM_VERSION)?,
-        check: pairs(CHECK_SYSTEM_VERSION)?,
-        force: pairs(FORCE_SYSTEM_VERSION)?,
-        value_sets: pairs(DEFAULT_VALUE_SET_VERSION)?,
-        date: read_day(input)?,
-    })
 }
