@@ -41,9 +41,8 @@ pub use request::parameter_table::{ExportParameter, ExportParameterRow};
 pub use request::parameters::{MAX_PATIENTS, MAX_TYPE_FILTERS};
 pub use serve::address::{AddressMac, AddressSignature, AddressSigning};
 pub use serve::download::{ContentEncoding, ExportFile, FileError};
-pub use serve::service::{
-    Bulk, BulkClock, BulkOptions, InFlight, MAX_CLIENT_EXPORTS, MAX_EXPORTS, OpenExport,
-};
+pub use serve::service::kick_off::{MAX_CLIENT_EXPORTS, MAX_EXPORTS};
+pub use serve::service::{Bulk, BulkClock, BulkOptions, InFlight, OpenExport};
 pub use write::worker::CompletionObserver;
 
 use serde::{Deserialize, Serialize};

@@ -1,12 +1,21 @@
-//! The exports of a server: start, and resumption after a restart. [`job_requests`] has the requests about an
-//! export, and [`removal`] the deletes and sweeps.
+//! The exports of a server.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`kick_off`] | the checks of a kick-off, and the new job |
+//! | [`takeover`] | jobs that a process has left: after a restart, and of other nodes |
+//! | [`job_requests`] | the requests about an export |
+//! | [`removal`] | deletes and sweeps |
+//! | here | the state of the exports, and the tasks that run them |
 
 mod job_requests;
+pub mod kick_off;
 mod removal;
+mod takeover;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -14,7 +23,7 @@ use futures_util::FutureExt as _;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
-use store::{Expect, Ledger as _, LedgerWrite, ResourceKey, Seq, Store, StoreError, Versions as _};
+use store::{Expect, Ledger as _, Seq, Store, StoreError};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
@@ -22,14 +31,9 @@ use crate::abort_on_drop::AbortOnDrop;
 use crate::files::export_files::ExportFiles;
 use crate::files::file_location::FileLocation;
 use crate::files::file_stream::DownloadLimits;
-use crate::group::{CurrentMembers, Exclusion, GroupError};
-use crate::job::{self, Job, JobState, Lease, decode, open_jobs};
-use crate::plan::export_plan::ExportPlan;
-use crate::plan::joined_types::joined_since;
-use crate::plan::membership::{GroupReader, GroupsRead};
-use crate::request::exported_kinds;
-use crate::request::kick_off::{ExportLevel, KickOff, KickOffError, check_since};
-use crate::request::parameters::{ExportParameters, ParameterRules, check_parameters};
+use crate::group::{CurrentMembers, GroupError};
+use crate::job::{self, Job, JobState, decode, open_jobs};
+use crate::plan::membership::GroupReader;
 use crate::serve::address::{AddressSigning, FileAddresses};
 use crate::serve::download::GzipLocks;
 use crate::write::job_record::JobRecord;
@@ -38,15 +42,6 @@ use crate::{GroupLeavers, GuideVersion};
 
 /// Maximum number of jobs that run concurrently. Other jobs wait.
 const AT_ONCE: usize = 2;
-/// Maximum number of unfinished jobs of one client. Further kick-offs are rejected with a time to retry.
-pub const MAX_CLIENT_EXPORTS: usize = 50;
-/// The same maximum for all clients together.
-pub const MAX_EXPORTS: usize = 500;
-
-/// Key of the record that each kick-off of several nodes writes, so that they check the limits one after the
-/// other.
-const LAST_KICK_OFF: &str = "bulk/last-kick-off";
-
 /// A function that fills a buffer with random bytes.
 pub type RandomSource = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
 
@@ -184,67 +179,6 @@ impl Bulk {
         })
     }
 
-    /// Resumes the jobs that a stopped process left unfinished, removes files that no job needs, and returns
-    /// the number of resumed jobs. Must only be called when the process starts: on a store of its own, it
-    /// does not wait until leases expire.
-    ///
-    /// # Errors
-    /// Returns [`StoreError`] if the store cannot be read or written.
-    pub async fn resume(&self) -> Result<usize, StoreError> {
-        let now = (self.clock.now)();
-        if !self.worker.files.are_in_bucket() {
-            self.clean_folder(now).await?;
-        }
-        let is_shared = self.worker.store.is_shared();
-        self.acquire_leases(|job| !is_shared || job.lease.until <= now, now).await
-    }
-
-    /// Removes the files that the previous process left in the folder of exports and no job needs.
-    async fn clean_folder(&self, now: Timestamp) -> Result<(), StoreError> {
-        let Some((with_files, foreign)) = self.jobs_with_files().await else { return Ok(()) };
-        if !foreign.is_empty() {
-            let folders = foreign.join(", ");
-            tracing::warn!(
-                folders,
-                "the folder of exports contains files that do not belong to this store; they are kept"
-            );
-        }
-        for id in &with_files {
-            self.worker.remove_unneeded(id, now).await?;
-        }
-        Ok(())
-    }
-
-    /// Resumes jobs whose node has ended, as soon as their leases have expired.
-    ///
-    /// # Errors
-    /// Returns [`StoreError`] if the jobs cannot be read or written.
-    pub async fn take_over_expired(&self, now: Timestamp) -> Result<(), StoreError> {
-        self.acquire_leases(|job| job.lease.until <= now, now).await.map(drop)
-    }
-
-    /// Acquires the leases of the running jobs that are available, and returns their number. Returns the
-    /// first error after all jobs were processed.
-    async fn acquire_leases(
-        &self,
-        is_available: impl Fn(&Job) -> bool + Send,
-        now: Timestamp,
-    ) -> Result<usize, StoreError> {
-        let (mut count, mut failed) = (0, None);
-        for (job, revision) in self.open_jobs(now).await? {
-            // A busy node leaves jobs to the others.
-            let is_busy = self.worker.store.is_shared() && self.running_jobs() >= AT_ONCE;
-            let is_mine = self.running().contains_key(&job.id);
-            if job.state == JobState::Running && is_available(&job) && !is_mine && !is_busy {
-                match self.acquire_lease(job, revision, now).await {
-                    Ok(is_acquired) => count += usize::from(is_acquired),
-                    Err(error) => failed = failed.or(Some(error)),
-                }
-            }
-        }
-        failed.map_or(Ok(count), Err)
-    }
-
     /// The number of jobs that are waiting or running, of all processes.
     ///
     /// # Errors
@@ -283,195 +217,12 @@ impl Bulk {
         jobs.buffered(AT_ONCE).try_filter_map(async |job| Ok(job)).try_collect().await
     }
 
-    /// Acquires the lease of another process's job. Returns `false` if a third process has acquired it first.
-    async fn acquire_lease(&self, mut job: Job, revision: u64, now: Timestamp) -> Result<bool, StoreError> {
-        job.lease = Lease {
-            owner: self.owner.clone(),
-            attempt: job.lease.attempt + 1,
-            attempts_without_progress: job.lease.attempts_without_progress + 1,
-            until: now + self.worker.lease,
-        };
-        let writes = vec![job.put(Expect::Revision(revision)), open_jobs::add(&job.id)];
-        match self.worker.store.write(writes, now).await {
-            Ok(revisions) => {
-                self.spawn(job, revisions[0]);
-                Ok(true)
-            }
-            // The job was deleted, or another process acquired the lease.
-            Err(StoreError::Conflict { .. }) => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The ids of the jobs of this store that have files, and the names of folders that belong to other
-    /// stores. Logs a failure and returns `None` if the files cannot be listed.
-    async fn jobs_with_files(&self) -> Option<(BTreeSet<String>, Vec<String>)> {
-        let listed = self.worker.files.jobs().await;
-        let listed =
-            listed.inspect_err(|error| tracing::warn!(%error, "the files of exports could not be listed"));
-        listed.ok().map(|(jobs, foreign)| (jobs.into_iter().collect(), foreign))
-    }
-
-    /// Checks a kick-off request, takes the snapshot, creates and starts the job, and returns the job's id.
-    ///
-    /// # Errors
-    /// Returns [`KickOffError`] if the request is rejected. In that case no job is created.
-    pub async fn kick_off(&self, request: KickOff, now: Timestamp) -> Result<String, KickOffError> {
-        let (fhir_base, supporting) = (&self.worker.reading.fhir_base, self.supporting);
-        let rules = ParameterRules { fhir_base, guide: self.guide, supporting, now };
-        let mut parameters = check_parameters(&request, rules)?;
-        let group = match &request.level {
-            ExportLevel::Group(id) => Some(self.check_group(id, request.groups.as_deref(), now).await?),
-            _ => None,
-        };
-        self.check_patients(&request, &mut parameters, group).await?;
-        // Two concurrent requests must not both pass the check when only one more job is allowed. Those of
-        // this process take turns. Those of several nodes write the same record, and the one that comes too
-        // late checks again.
-        let _turn = self.kick_offs.lock().await;
-        let mut last = self.last_kick_off(now).await?;
-        self.check_limits(&request.client_id, now).await?;
-        let store = &self.worker.store;
-        let snapshot = store.snapshot(now).await?;
-        check_since(store, parameters.since).await?;
-        let kinds = exported_kinds::kinds(&request, &parameters, store.kinds(snapshot.seq).await?);
-        let lease = Lease { owner: self.owner.clone(), attempt: 1, attempts_without_progress: 0, until: now };
-        let mut job = Job::new(
-            random_id(&self.clock),
-            request.client_id,
-            request.level,
-            parameters,
-            kinds,
-            self.guide,
-            request.request_url,
-            snapshot.seq,
-            snapshot.time,
-            lease,
-        );
-        job.group_leavers = self.group_leavers;
-        job.joined_since = joined_since(store).await?;
-        ExportPlan::choose_indexed_types(&mut job, store, &self.worker.reading.fhir_base).await?;
-        loop {
-            // The request may have waited for others.
-            job.lease.until = (self.clock.now)() + self.worker.lease;
-            let mut writes = vec![job.put(Expect::Absent), open_jobs::add(&job.id)];
-            writes.extend(last.map(|expect| LedgerWrite::put(LAST_KICK_OFF, "", expect)));
-            match store.write(writes, now).await {
-                Ok(revisions) => {
-                    let id = job.id.clone();
-                    self.spawn(job, revisions[0]);
-                    return Ok(id);
-                }
-                Err(StoreError::Conflict { key }) if key == LAST_KICK_OFF => {
-                    last = self.last_kick_off(now).await?;
-                    self.check_limits(&job.client_id, now).await?;
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
-    /// The condition that no other node has started an export since this call, if several nodes share the
-    /// store.
-    async fn last_kick_off(&self, now: Timestamp) -> Result<Option<Expect>, StoreError> {
-        let store = &self.worker.store;
-        if !store.is_shared() {
-            return Ok(None);
-        }
-        let last = store.get(LAST_KICK_OFF, now).await?;
-        Ok(Some(last.map_or(Expect::Absent, |last| Expect::Revision(last.revision))))
-    }
-
-    /// The unfinished jobs of all nodes: their clients, and the bytes written so far.
-    async fn unfinished(&self, now: Timestamp) -> Result<Vec<(String, u64)>, StoreError> {
-        if !self.worker.store.is_shared() {
-            let running = self.running();
-            let jobs = running.values();
-            return Ok(jobs.map(|job| (job.client_id.clone(), job.bytes.load(Ordering::Relaxed))).collect());
-        }
-        let jobs = self.open_jobs(now).await?.into_iter();
-        let unfinished = jobs.filter(|(job, _)| job.state == JobState::Running);
-        Ok(unfinished.map(|(job, _)| (job.client_id, job.progress.bytes)).collect())
-    }
-
-    /// Checks the limits on running jobs for another job of this client.
-    async fn check_limits(&self, client_id: &str, now: Timestamp) -> Result<(), KickOffError> {
-        let running = self.unfinished(now).await?;
-        let of_client = || running.iter().filter(|(client, _)| client == client_id);
-        let bytes = |(_, bytes): &(String, u64)| *bytes;
-        let InFlight { of_client: most_of_client, of_all: most_of_all } = self.in_flight;
-        let reached = |most: Option<u64>, bytes: u64| most.filter(|most| bytes >= *most);
-        let why = if of_client().count() >= MAX_CLIENT_EXPORTS || running.len() >= MAX_EXPORTS {
-            "too many exports are running".to_owned()
-        } else if let Some(most) = reached(most_of_client, of_client().map(bytes).sum()) {
-            format!("the running exports of this client have together reached the limit of {most} bytes")
-        } else if let Some(most) = reached(most_of_all, running.iter().map(bytes).sum()) {
-            format!("the running exports of all clients have together reached the limit of {most} bytes")
-        } else {
-            return Ok(());
-        };
-        Err(KickOffError::TooManyExports { why, retry_after_s: 10 })
-    }
-
     /// The members of a Group at `now` in the snapshot `seq`. With `nested_groups`, includes nested Groups.
     ///
     /// # Errors
     /// Returns [`GroupError`] if the Group does not exist or cannot be read.
     pub async fn members(&self, group: &str, seq: Seq, now: Timestamp) -> Result<CurrentMembers, GroupError> {
         self.worker.reading.current_members(&self.worker.store, group, seq, now).await
-    }
-
-    /// Checks that the client may export the Group, and that the Group has readable members.
-    async fn check_group(
-        &self,
-        id: &str,
-        allowed: Option<&[String]>,
-        now: Timestamp,
-    ) -> Result<GroupsRead<'_>, KickOffError> {
-        if !fhir::is_id(id) || allowed.is_some_and(|groups| !groups.iter().any(|group| group == id)) {
-            return Err(KickOffError::UnknownGroup { id: id.to_owned() });
-        }
-        let group = self.worker.reading.read(&self.worker.store, id, Seq::LATEST, now).await?;
-        match group.exclusion {
-            Some(Exclusion::DescriptiveGroup) => Err(KickOffError::BadGroup(format!(
-                "Group/{id} describes possible members (actual is false) and has none that could be exported; export a Group that lists its members"
-            ))),
-            _ => Ok(group),
-        }
-    }
-
-    /// Checks that the Patients of the request exist and are members of the Group. Under `handling=lenient`,
-    /// other Patients are omitted.
-    async fn check_patients(
-        &self,
-        request: &KickOff,
-        parameters: &mut ExportParameters,
-        group: Option<GroupsRead<'_>>,
-    ) -> Result<(), KickOffError> {
-        let Some(named) = parameters.patients.take() else { return Ok(()) };
-        let members = group.map(|group| group.into_members().members);
-        let store = &self.worker.store;
-        let (mut accessible, mut strangers) = (Vec::new(), Vec::new());
-        for id in named {
-            let is_known = match &members {
-                Some(members) => members.position(&id).is_some(),
-                None => {
-                    let stored_patient = store.read(&ResourceKey::new("Patient", &*id), Seq::LATEST).await?;
-                    stored_patient.is_some_and(|patient| !patient.is_deleted())
-                }
-            };
-            if is_known { accessible.push(id) } else { strangers.push(format!("Patient/{id}")) }
-        }
-        let why = if members.is_some() { "not in the Group" } else { "not found" };
-        if request.lenient {
-            let note = |patient: &String| format!("patient: {patient} is {why}; it was left out");
-            parameters.notes.extend(strangers.iter().map(note));
-        } else if !strangers.is_empty() {
-            strangers.truncate(10);
-            return Err(KickOffError::UnknownPatients { why, patients: strangers });
-        }
-        parameters.patients = Some(accessible);
-        Ok(())
     }
 
     /// Sets a function that is called after this process has completed an export, with its files. Only the
