@@ -23,6 +23,7 @@
 //! | [`node`] | `[node]` |
 //! | [`traces`] | `[traces]` |
 //! | [`file`](mod@file), [`source`] | reading the file: secrets, and errors with line and key |
+//! | `server_checks` | the checks of `[server]` and `[store]` together with the flags |
 //! | [`environment`] | the environment variables |
 //! | [`settings`] | the settings that can change while the server runs |
 //! | [`restart_settings`] | the settings that cannot |
@@ -46,6 +47,7 @@ pub mod node;
 pub mod provider;
 pub mod restart_settings;
 pub mod sections;
+mod server_checks;
 #[cfg(test)]
 mod setting_value;
 pub mod settings;
@@ -53,7 +55,6 @@ pub mod source;
 pub mod store_engine;
 pub mod traces;
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -65,7 +66,6 @@ use identity::sign_in::pending_quota::PendingLimits;
 use identity::storage::encryption::{SecretEncryption, SecretStorageError};
 use ipnet::IpNet;
 use jiff::SignedDuration;
-use store::DatabaseUrl;
 use terminology::SnomedDialects;
 
 use self::audit::AuditConfig;
@@ -206,66 +206,20 @@ impl Config {
             Some(path) => read_text(path)?,
             None => String::new(),
         };
-        let file = parse(&path, &text)?;
+        let mut file = parse(&path, &text)?;
         let source = ConfigSource { path: &path, text: &text };
-        let setting = ConfigError::Setting;
         let listen = flags.listen.unwrap_or(file.server.listen);
-        let engine = {
-            let in_file = &file.store.engine;
-            // Configuration files are copied and committed; the password must not go with them.
-            if DatabaseUrl::new(in_file.as_ref().as_str(), None).has_password() {
-                let why = "the URL contains a password; write it without one, and use password_file, or the environment variable \
-                           PGPASSWORD or PGPASSFILE";
-                return Err(source.value_error(in_file.span(), "engine", why));
-            }
-            let name = flags.store.as_deref().unwrap_or(in_file.as_ref());
-            let password = source.read_secret("password_file", file.store.password_file.as_ref(), None)?;
-            StoreEngine::named(name, file.store.migrate, password)?
-        };
-        if flags.insecure_http && !listen.ip().is_loopback() {
-            return Err(setting(format!(
-                "--insecure-http serves loopback addresses only, not {listen}; put a TLS proxy in front"
-            )));
-        }
-        if flags.demo && !listen.ip().is_loopback() {
-            return Err(setting(format!("--demo is refused on {listen}: it serves loopback addresses only")));
-        }
-        let base_url = flags.base_url.clone().or(file.server.base_url);
+        let engine = server_checks::store_engine(&source, &file.store, flags.store.as_deref())?;
+        server_checks::check_loopback(listen, flags.insecure_http, flags.demo)?;
+        let base_url = flags.base_url.clone().or(file.server.base_url.take());
         if let Some(base) = &base_url {
-            check_base_url(base, flags.insecure_http)?;
+            server_checks::check_base_url(base, flags.insecure_http)?;
         }
-        let networks =
-            file.server.plain_http_from.iter().map(|text| source.parse_network("plain_http_from", text));
-        let plain_networks = networks.collect::<Result<Vec<_>, _>>()?;
-        let plain_http = match (flags.insecure_http, plain_networks.is_empty()) {
-            (true, true) => Some(PlainHttp::Loopback),
-            (false, false) => Some(PlainHttp::Proxies(plain_networks)),
-            (false, true) => None,
-            (true, false) => {
-                return Err(setting("use --insecure-http or [server] plain_http_from, not both".to_owned()));
-            }
-        };
-        if matches!(plain_http, Some(PlainHttp::Proxies(_))) && base_url.is_none() {
-            return Err(setting(
-                "[server] plain_http_from requires base_url, the https address at which the proxy is reached"
-                    .to_owned(),
-            ));
-        }
-        let networks = file.server.proxy_protocol_from.iter();
-        let networks = networks.map(|text| source.parse_network("proxy_protocol_from", text));
-        let proxy_protocol_from = networks.collect::<Result<_, _>>()?;
-        let certificate = match (file.server.certificate, file.server.private_key) {
-            (Some(certificate), Some(key)) => Some((certificate, key)),
-            (None, None) => None,
-            _ => return Err(setting("[server] certificate and private_key must be set together".to_owned())),
-        };
-        if plain_http.is_some() && certificate.is_some() {
-            return Err(setting(
-                "with plain HTTP, a proxy presents the certificate; remove [server] certificate and private_key, or \
-                 plain_http_from"
-                    .to_owned(),
-            ));
-        }
+        let plain_http =
+            server_checks::plain_http(&source, &file.server, flags.insecure_http, base_url.is_some())?;
+        let proxy_protocol_from =
+            source.parse_networks("proxy_protocol_from", &file.server.proxy_protocol_from)?;
+        let certificate = server_checks::certificate(&mut file.server, plain_http.is_some())?;
         let scopes = file
             .scope
             .into_iter()
@@ -276,34 +230,11 @@ impl Config {
             .collect::<Result<Vec<_>, _>>()?;
         let clients: Vec<_> =
             file.client.into_iter().map(|client| client.check(&source, &scopes)).collect::<Result<_, _>>()?;
-        // The later declaration would replace the earlier one silently.
-        let mut ids = BTreeSet::new();
-        if let Some(twice) = clients.iter().find(|declared| !ids.insert(declared.client.client_id.clone())) {
-            return Err(ConfigError::Value {
-                path,
-                line: twice.line,
-                key: "client_id".into(),
-                why: format!("'{}' is declared twice", twice.client.client_id),
-            });
-        }
+        server_checks::check_declared_once(&clients, &path)?;
         let days = source.bounded_number("rotate_keys_days", &file.identity.rotate_keys_days, 1..=3650)?;
         let idle_timeout_s =
             source.bounded_number("idle_timeout_s", &file.server.idle_timeout_s, 1..=3600)?;
-        let networks =
-            file.server.trusted_proxies.iter().map(|text| source.parse_network("trusted_proxies", text));
-        let hops = match &file.server.proxy_hops {
-            Some(hops) => Some(source.bounded_number("proxy_hops", hops, 1..=10)? as usize),
-            None => None,
-        };
-        let trusted_proxies = TrustedProxies {
-            networks: networks.collect::<Result<_, _>>()?,
-            header: file.server.proxy_header,
-            hops,
-        };
-        if let Some(hops) = file.server.proxy_hops.filter(|_| trusted_proxies.networks.is_empty()) {
-            let why = "without trusted_proxies the header is not read; name the networks of the proxies";
-            return Err(source.value_error(hops.span(), "proxy_hops", why));
-        }
+        let trusted_proxies = server_checks::trusted_proxies(&source, &file.server)?;
         let snomed_dialects = source.snomed_dialects(&file.terminology)?;
         let settings = Settings {
             providers: file
@@ -337,7 +268,7 @@ impl Config {
             snomed_dialects,
             edition: file.store.edition,
             plain_http,
-            proxy_protocol_from,
+            proxy_protocol_from: proxy_protocol_from.into(),
             demo: flags.demo,
             ahead_s: if flags.demo { environment::demo_ahead()? } else { 0 },
             certificate,
@@ -365,18 +296,6 @@ impl Config {
             shutdown_grace: Duration::from_secs(file.server.shutdown_grace_s.into()),
         })
     }
-}
-
-fn check_base_url(base: &str, insecure_http: bool) -> Result<(), ConfigError> {
-    let wrong = |why: &str| ConfigError::Setting(format!("base URL '{base}' {why}"));
-    let url = url::Url::parse(base).map_err(|_| wrong("is not an address such as https://id.example"))?;
-    if url.scheme() != "https" && !(insecure_http && url.scheme() == "http") {
-        return Err(wrong("must begin with https://"));
-    }
-    if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
-        return Err(wrong("must have neither path nor query nor fragment"));
-    }
-    Ok(())
 }
 
 /// Returns exit code 3 if the configuration must be changed, and 1 for any other error.

@@ -116,12 +116,17 @@ impl ConfigSource<'_> {
         Err(self.value_error(value.span(), key, why))
     }
 
-    /// Parses an IP network or a single IP address.
-    pub(super) fn parse_network(
+    /// Parses IP networks and single IP addresses.
+    pub(super) fn parse_networks(
         &self,
         key: &'static str,
-        text: &Spanned<String>,
-    ) -> Result<IpNet, ConfigError> {
+        texts: &[Spanned<String>],
+    ) -> Result<Vec<IpNet>, ConfigError> {
+        texts.iter().map(|text| self.parse_network(key, text)).collect()
+    }
+
+    /// Parses an IP network or a single IP address.
+    fn parse_network(&self, key: &'static str, text: &Spanned<String>) -> Result<IpNet, ConfigError> {
         let network = text.as_ref().parse::<IpNet>().ok();
         let network = network.or_else(|| text.as_ref().parse::<IpAddr>().ok().map(IpNet::from));
         network.ok_or_else(|| {
