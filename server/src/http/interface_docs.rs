@@ -319,3 +319,12 @@ fn the_pages_list_every_parameter_of_oauth() {
     }
     assert!(count > 40, "the search finds only {count} parameters");
 }
+
+#[test]
+fn the_page_about_searches_names_every_modifier() {
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/resources.md"));
+    let page = page.unwrap();
+    for name in resources::filter::modifier::NAMES {
+        assert!(page.contains(&format!(":{name}`")), "resources.md does not name :{name}");
+    }
+}

@@ -6,6 +6,7 @@ use ::terminology::parameters::expand_parameter_names;
 use bytes::Bytes;
 use fhir::{IssueCode, Parameters, search_parameters};
 use http::{Method, StatusCode, header};
+use resources::filter::modifier;
 use serde_json::{Value, json};
 
 use super::check_accept;
@@ -16,13 +17,20 @@ use crate::http::routes;
 use crate::node::app::App;
 
 /// Documentation of the export operations (Bulk Data Access 2.0.0, server capability documentation).
-const EXPORT: &str = "By GET, or by POST of Parameters. `_type`, `_since`, `_until`, `_elements` (root elements), \
-    `_typeFilter` (the search parameters of R4 but composite and special ones; modifiers :not, :missing, :exact, :contains and \
-    :[type]), `includeAssociatedData`, and by POST below the system `patient`. Patient and Group exports hold the Patient \
-    compartment without Patient.link and Group.member, and with Device.patient, Task.for, Contract.subject and \
-    GuidanceResponse.subject. `includeAssociatedData=_supporting` adds the Location, Medication, Organization, Practitioner \
-    and PractitionerRole resources that exported ones refer to, and Devices without a patient, whenever they were changed. `_since` is strict, and nothing else that was changed before it comes along. Types without a scope are left \
-    out; naming one is refused. Attachments stay as they were stored.";
+fn export_documentation() -> String {
+    let names: Vec<_> = modifier::NAMES.iter().map(|name| format!(":{name}")).collect();
+    format!(
+        "By GET, or by POST of Parameters. `_type`, `_since`, `_until`, `_elements` (root elements), `_typeFilter` (the \
+         search parameters of R4 but composite and special ones; modifiers {} and :[type]), `includeAssociatedData`, and by \
+         POST below the system `patient`. Patient and Group exports hold the Patient compartment without Patient.link and \
+         Group.member, and with Device.patient, Task.for, Contract.subject and GuidanceResponse.subject. \
+         `includeAssociatedData=_supporting` adds the Location, Medication, Organization, Practitioner and PractitionerRole \
+         resources that exported ones refer to, and Devices without a patient, whenever they were changed. `_since` is \
+         strict, and nothing else that was changed before it comes along. Types without a scope are left out; naming one is \
+         refused. Attachments stay as they were stored.",
+        names.join(", ")
+    )
+}
 
 const CHANGELOG: &str = include_str!("../../../../CHANGELOG.md");
 
@@ -66,7 +74,7 @@ fn operation_names(kind: Option<&str>) -> Vec<&'static str> {
 fn operation(app: &App, kind: Option<&str>, name: &str) -> Value {
     let export = |definition: &str| {
         let definition = format!("http://hl7.org/fhir/uv/bulkdata/OperationDefinition/{definition}");
-        json!({ "name": name, "definition": definition, "documentation": EXPORT })
+        json!({ "name": name, "definition": definition, "documentation": export_documentation() })
     };
     match (kind, name) {
         (None, "export") => export("export"),

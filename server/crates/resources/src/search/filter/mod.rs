@@ -7,14 +7,17 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | [`modifier`] | the modifiers |
 //! | `value` | search values and the comparison with values of resources |
 
+pub mod modifier;
 pub(crate) mod value;
 
-use fhir::search_parameters::{self, SearchParameter, ValueComparison};
+use fhir::search_parameters::{self, SearchParameter};
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 
+use self::modifier::SearchModifier;
 use self::value::{SearchContext, SearchValue, split};
 use crate::body::json::values;
 
@@ -33,12 +36,13 @@ pub struct TypeFilter {
 #[derive(Debug, Clone)]
 pub(crate) struct FilterClause {
     pub parameter: SearchParameter,
+    pub modifier: Option<SearchModifier>,
     pub test: FilterTest,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) enum FilterTest {
-    /// The modifier `:missing`. `true` matches resources without a value.
+    /// `true` matches resources without a value.
     Missing(bool),
     /// The resource must have one of these values.
     Any(Vec<SearchValue>),
@@ -140,27 +144,30 @@ impl FilterClause {
         let Some(parameter) = search_parameters::find(kind, code) else {
             return Err(wrong(format!("'{code}' is not a search parameter that is supported for {kind}")));
         };
-        let is_fitting = match (modifier, parameter.comparison) {
-            (None | Some("missing"), _)
-            | (Some("not"), ValueComparison::Token)
-            | (Some("exact" | "contains"), ValueComparison::String) => true,
-            (Some(modifier), ValueComparison::Reference) => fhir::resource_type(modifier).is_some(),
-            _ => false,
+        let modifier = match modifier {
+            None => None,
+            Some(name) => match SearchModifier::named(name, parameter.comparison) {
+                None => return Err(wrong(format!("the modifier ':{name}' is not supported"))),
+                known => known,
+            },
         };
-        if !is_fitting {
-            return Err(wrong(format!("the modifier ':{}' is not supported", modifier.unwrap_or_default())));
-        }
-        if modifier == Some("missing") {
-            return match value {
-                "true" => Ok(Self { parameter, test: FilterTest::Missing(true) }),
-                "false" => Ok(Self { parameter, test: FilterTest::Missing(false) }),
-                _ => Err(wrong("':missing' is true or false".to_owned())),
-            };
-        }
-        let values = split(value, ',').map(|value| SearchValue::read(&parameter, modifier, value, context));
-        let values = values.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
-        let test = if modifier == Some("not") { FilterTest::Not(values) } else { FilterTest::Any(values) };
-        Ok(Self { parameter, test })
+        let values = |modifier| {
+            let values =
+                split(value, ',').map(|value| SearchValue::read(&parameter, modifier, value, context));
+            values.collect::<Result<Vec<_>, _>>().map_err(wrong)
+        };
+        let test = match modifier {
+            None | Some(SearchModifier::Exact | SearchModifier::Contains | SearchModifier::Type(_)) => {
+                FilterTest::Any(values(modifier)?)
+            }
+            Some(SearchModifier::Not) => FilterTest::Not(values(modifier)?),
+            Some(SearchModifier::Missing) => match value {
+                "true" => FilterTest::Missing(true),
+                "false" => FilterTest::Missing(false),
+                _ => return Err(wrong("':missing' is true or false".to_owned())),
+            },
+        };
+        Ok(Self { parameter, modifier, test })
     }
 
     fn is_met(&self, resource: &RawValue, fhir_base: &str) -> bool {

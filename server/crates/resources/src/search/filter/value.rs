@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 
+use super::modifier::SearchModifier;
 use crate::body::json::{Text, text, values};
 use crate::body::references::local;
 
@@ -87,7 +88,7 @@ impl SearchValue {
     /// Parses one value of a parameter.
     pub fn read(
         parameter: &SearchParameter,
-        modifier: Option<&str>,
+        modifier: Option<SearchModifier>,
         value: &str,
         context: SearchContext<'_>,
     ) -> Result<Self, String> {
@@ -124,9 +125,11 @@ impl SearchValue {
             }
             ValueComparison::Reference => Ok(Self::Reference(target(&plain, modifier, context)?)),
             ValueComparison::String => Ok(match modifier {
-                Some("exact") => Self::Exactly(plain),
-                Some("contains") => Self::Contains(folded(&plain)),
-                _ => Self::StartsWith(folded(&plain)),
+                Some(SearchModifier::Exact) => Self::Exactly(plain),
+                Some(SearchModifier::Contains) => Self::Contains(folded(&plain)),
+                None | Some(SearchModifier::Missing | SearchModifier::Not | SearchModifier::Type(_)) => {
+                    Self::StartsWith(folded(&plain))
+                }
             }),
             ValueComparison::Token => token(parameter, value),
             ValueComparison::Uri => Ok(Self::Uri(plain)),
@@ -427,8 +430,18 @@ impl Quantity<'_> {
 // References and addresses
 // --------------------------------------------------------------------------------------------
 
-fn target(value: &str, modifier: Option<&str>, context: SearchContext<'_>) -> Result<Target, String> {
-    let named = modifier.and_then(fhir::resource_type);
+fn target(
+    value: &str,
+    modifier: Option<SearchModifier>,
+    context: SearchContext<'_>,
+) -> Result<Target, String> {
+    let named = match modifier {
+        Some(SearchModifier::Type(kind)) => Some(kind),
+        None
+        | Some(
+            SearchModifier::Missing | SearchModifier::Not | SearchModifier::Exact | SearchModifier::Contains,
+        ) => None,
+    };
     if value.contains(':') {
         return Ok(match local(value, context.fhir_base) {
             Some((kind, id)) if named.is_none_or(|named| named == kind) => {

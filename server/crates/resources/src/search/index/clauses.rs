@@ -7,6 +7,7 @@ use store::IndexRange;
 
 use super::collect::SHORT_MS;
 use super::terms::{DateSet, TermName};
+use crate::search::filter::modifier::SearchModifier;
 use crate::search::filter::value::{Range, SearchPrefix, SearchValue, Target, folded};
 use crate::search::filter::{FilterClause, FilterTest, TypeFilter};
 
@@ -23,6 +24,12 @@ impl TypeFilter {
         let mut clauses = Vec::new();
         for (index, clause) in self.clauses.iter().enumerate() {
             let FilterTest::Any(wanted) = &clause.test else { continue };
+            // The terms are those of values that are compared without a modifier. `:exact` finds some of
+            // the texts that begin in the same way, and a type some of the references.
+            match clause.modifier {
+                None | Some(SearchModifier::Exact | SearchModifier::Type(_)) => {}
+                Some(SearchModifier::Missing | SearchModifier::Not | SearchModifier::Contains) => continue,
+            }
             let is_same = |other: &FilterClause| other.parameter.code == clause.parameter.code;
             let dates: Option<Vec<_>> = match wanted[..] {
                 [SearchValue::Date(..)] if self.clauses[..index].iter().any(is_same) => continue,
@@ -142,7 +149,10 @@ fn value_ranges(kind: &str, parameter: &SearchParameter, values: &[SearchValue])
                     ranges.push(name.dates(single.set, single.from, single.to));
                     ranges.push(name.dates(other.set, other.from, other.to));
                 }
-                _ => return None,
+                SearchValue::Token { code: None, .. }
+                | SearchValue::Contains(_)
+                | SearchValue::Number(..)
+                | SearchValue::Quantity(..) => return None,
             }
         }
     }
