@@ -102,15 +102,15 @@ async fn read_body(
     row: &CommandRow,
     body: &mut RequestBody,
 ) -> Result<Map<String, Value>, Problem> {
+    let bytes = body.bytes(BODY).await?;
     let content_type = context.content_type();
-    if content_type.is_none() && !members::needs_body(row) {
+    if bytes.is_empty() && content_type.is_none() && !members::needs_body(row) {
         return Ok(Map::new());
     }
     if !matches!(content_type.as_deref(), Some("application/json" | "application/merge-patch+json")) {
         let text = "send application/json";
         return Err(Problem::admin(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request", text));
     }
-    let bytes = body.bytes(BODY).await?;
     serde_json::from_slice(&bytes)
         .map_err(|error| invalid_request(&format!("the body is not valid: {error}")))
 }
