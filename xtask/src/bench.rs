@@ -33,8 +33,6 @@ enum BenchGroup {
     Patients,
     /// Downloads of export files.
     Download,
-    /// The memory that exports as Parquet need.
-    Parquet,
     /// The log.
     Log,
     /// The engine on a database beside the engine on files.
@@ -55,14 +53,13 @@ impl BenchGroup {
 
 /// Runs the benchmarks of a group.
 pub fn run(args: &BenchArgs) -> Result<()> {
-    use BenchGroup::{Bulk, Client, Log, Parquet, Patients, Postgres, Scale, Terminology};
+    use BenchGroup::{Bulk, Client, Log, Patients, Postgres, Scale, Terminology};
     let with_options = |mut command: Command| check(command.args(&args.options));
     let http = |options: &[&str]| check(bench("trefoil-server", "http").args(options));
     if args.outside {
         return check(bench("trefoil-server", "http").args(["terminology", "--outside"]).args(&args.options));
     }
     match args.group {
-        Some(Parquet) => return with_options(bench_parquet()),
         Some(Patients) => return with_options(bench("trefoil-resources", "patients")),
         Some(Log) => return with_options(bench("trefoil-server", "log")),
         Some(Scale) => {
@@ -91,13 +88,5 @@ pub fn run(args: &BenchArgs) -> Result<()> {
 pub fn bench(package: &str, name: &str) -> Command {
     let mut command = cargo();
     command.args(["bench", "--quiet", "-p", package, "--bench", name, "--"]);
-    command
-}
-
-/// The command for the benchmark of the memory that exports as Parquet need.
-pub fn bench_parquet() -> Command {
-    let mut command = cargo();
-    command.args(["bench", "--quiet", "-p", "trefoil-bulk", "--features", "parquet"]);
-    command.args(["--bench", "bulk", "--", "--parquet"]);
     command
 }

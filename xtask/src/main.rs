@@ -188,9 +188,7 @@ mod tests {
     /// Tests of the documents check commands with `--help`, so that no command runs.
     #[test]
     fn help_is_shown_after_any_benchmark_group() {
-        for group in
-            ["identity", "terminology", "bulk", "download", "parquet", "log", "postgres", "scale", "client"]
-        {
+        for group in ["identity", "terminology", "bulk", "download", "log", "postgres", "scale", "client"] {
             let parsed = Cli::try_parse_from(["xtask", "bench", group, "--help"]);
             assert_eq!(parsed.err().map(|error| error.kind()), Some(ErrorKind::DisplayHelp), "{group}");
         }

@@ -1,7 +1,7 @@
 //! `cargo xtask soak`: the long checks. Fuzz targets with many runs, from seeds and also guided by coverage
 //! (cargo-fuzz), the terminology benchmark, expression constraints and searches compared with naive
 //! evaluators, a server that is killed many times, nodes that fail, an hour of simulations, the states after
-//! power cuts, hostile traffic, exports as Parquet, the package in a new Debian system, nodes that are
+//! power cuts, hostile traffic, the package in a new Debian system, nodes that are
 //! upgraded under load, and the conformance suite against planted faults, faults on the wire, and the Helios
 //! terminology server. The duration of each check is printed.
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 
-use crate::bench::{bench, bench_parquet};
+use crate::bench::bench;
 use crate::dist::trial;
 use crate::helios;
 use crate::mutants::{self, MutantArgs};
@@ -81,8 +81,6 @@ const WIRE_FAULTS: &str = "wire-faults";
 const PACKAGE: &str = "package";
 /// Name of the nodes that are upgraded from an earlier commit.
 const ROLLING_UPGRADE: &str = "rolling-upgrade";
-/// Cargo feature of exports as Parquet, which adds crates.
-const PARQUET: &str = "parquet";
 
 #[derive(clap::Args)]
 pub struct SoakArgs {
@@ -94,7 +92,7 @@ pub struct SoakArgs {
     kills: u64,
     /// Run only checks whose name contains this text: a fuzz target, `terminology` for the benchmark,
     /// `expression-constraints`, `kills`, `nodes`, `simulation`, `power-cuts`, `attacks`, `drills`,
-    /// `searches`, `increments`, `package`, `rolling-upgrade`, `parquet`, `mutants`, `wire-faults` or
+    /// `searches`, `increments`, `package`, `rolling-upgrade`, `mutants`, `wire-faults` or
     /// `helios`.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
@@ -122,7 +120,6 @@ pub fn run(args: &SoakArgs) -> Result<()> {
             INCREMENTS,
             PACKAGE,
             ROLLING_UPGRADE,
-            PARQUET,
             MUTANTS,
             WIRE_FAULTS,
             HELIOS,
@@ -232,9 +229,6 @@ pub fn run(args: &SoakArgs) -> Result<()> {
             rolling_upgrade::run()
         } else if name == MUTANTS {
             mutants::run(&MutantArgs::for_all())
-        } else if name == PARQUET {
-            check(cargo().args(["test", "--quiet", "-p", "trefoil-bulk", "--features", PARQUET]))
-                .and_then(|()| check(&mut bench_parquet()))
         } else {
             let mut command = fuzz();
             command.args(["--exact", &name]).env("TREFOIL_FUZZ_RUNS", args.runs.to_string());

@@ -1,8 +1,7 @@
 //! Benchmark of bulk export, run by `cargo xtask bench bulk`: it writes a population into the file engine and
 //! exports it. It measures resources per CPU second, the ratio to `cat in > out` of the same bytes in the
 //! same run, and the peak memory. Each step runs in a separate process, so that the figures of the steps do
-//! not mix. With `--parquet` it measures only the memory of a Parquet export, which requires the cargo
-//! feature `parquet`.
+//! not mix.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,7 +21,6 @@ use trefoil_fixtures::population;
 
 /// Maximum resident memory of a step in MiB.
 const MIB: u64 = 96;
-const PARQUET_MIB: u64 = 400;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -43,9 +41,6 @@ fn main() {
     let number = |flag: &str| args.iter().find_map(|arg| arg.strip_prefix(flag)?.parse::<u64>().ok());
     let (resources, rounds) = (number("--resources=").unwrap_or(1_000_000), number("--rounds=").unwrap_or(5));
     println!("{:<52} {:>14} {:>14}", "work", "", "goal");
-    if args.iter().any(|arg| arg == "--parquet") {
-        return measure_parquet(resources);
-    }
     let rates = [resources / 10, resources].map(|resources| measure(resources, rounds));
     told("median cost of a resource, relative to a tenth", format!("{:.2}", rates[0] / rates[1]), "1.25");
     measure_crowd();
@@ -77,15 +72,6 @@ fn fill(folder: &Path, resources: u64) -> PathBuf {
     step(&["--ingest", text(&data), text(&files)]);
     step(&["--settle", text(&data)]);
     data
-}
-
-/// Measures an export as Parquet during writes of eight tasks.
-fn measure_parquet(resources: u64) {
-    if !cfg!(feature = "parquet") {
-        panic!("this was built without Parquet; run `cargo xtask bench parquet`");
-    }
-    let folder = tempfile::tempdir().expect("a temporary folder can be created");
-    step(&["--export", text(&fill(folder.path(), resources)), "parquet"]);
 }
 
 /// Returns the median number of resources per CPU second in system-level exports.
@@ -241,7 +227,7 @@ fn export(data: &Path, which: &str) {
         let bulk = open_bulk(data, store);
         let stop = Arc::new(AtomicBool::new(false));
         let written = Arc::new(AtomicU64::new(0));
-        let is_crowded = matches!(which, "writers" | "parquet");
+        let is_crowded = which == "writers";
         let writers = if is_crowded { 8 } else { 0 };
         let writers: Vec<_> = (0..writers)
             .map(|writer| tokio::spawn(write(writer, resources.clone(), stop.clone(), written.clone())))
@@ -252,13 +238,7 @@ fn export(data: &Path, which: &str) {
             "ten members" => ExportLevel::Group("ten".to_owned()),
             _ => ExportLevel::System,
         };
-        let mut request = request(level);
-        if which == "parquet" {
-            request
-                .parameters
-                .push(("_outputFormat".to_owned(), "application/vnd.apache.parquet".to_owned()));
-        }
-        let job = bulk.kick_off(request, Timestamp::now()).await.expect("the kick-off is accepted");
+        let job = bulk.kick_off(request(level), Timestamp::now()).await.expect("the kick-off is accepted");
         let began = started.elapsed();
         let manifest = finished(&bulk, &job).await;
         let (seconds, cpu) = (started.elapsed().as_secs_f64(), cpu_seconds() - cpu);
@@ -286,10 +266,7 @@ fn export(data: &Path, which: &str) {
             );
             println!("figures {seconds} {}", count as f64 / cpu);
         }
-        let goal = if which == "parquet" { PARQUET_MIB } else { MIB };
-        told_memory(&format!("{which} export, maximum resident memory"), goal);
-        // In repeated measurements, only the memory limit of Parquet fails the run.
-        assert!(which != "parquet" || resident("VmHWM:") <= goal, "Parquet exceeds its memory limit");
+        told_memory(&format!("{which} export, maximum resident memory"), MIB);
     });
 }
 

@@ -1,7 +1,7 @@
 //! Downloads of export files, with conditions, ranges and encodings (RFC 9110). The token or signed URL is
 //! checked at the start of the request only.
 
-use bulk::{AddressSignature, ContentEncoding, ExportFile, FileError, Format};
+use bulk::{AddressSignature, ContentEncoding, ExportFile, FileError};
 use fhir::IssueCode;
 use futures_util::TryStreamExt as _;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -28,10 +28,7 @@ const BUCKET_URL_LIFETIME: Duration = Duration::from_secs(60);
 /// redirected, because clients may send the token to the other server.
 pub async fn download_file(context: &RequestContext, job: String, name: String) -> Result<Response, Problem> {
     let (file, access) = requested_file(context, &job, &name).await?;
-    // A file that is compressed in itself is not compressed again.
-    let offered = choose_encoding(&context.headers);
-    let encoding = if file.format() == Format::Parquet { Some(ContentEncoding::Identity) } else { offered };
-    let Some(encoding) = encoding else {
+    let Some(encoding) = choose_encoding(&context.headers) else {
         let text =
             "files are available uncompressed or with gzip; Accept-Encoding must allow identity or gzip";
         let response = problem::fhir_error(StatusCode::NOT_ACCEPTABLE, IssueCode::NotSupported, text);

@@ -11,7 +11,4 @@ pub(crate) mod file_stream;
 pub(crate) mod file_writer;
 pub mod format;
 pub(crate) mod gzip;
-pub mod output_writer;
-#[cfg(feature = "parquet")]
-pub(crate) mod parquet_rows;
 pub(crate) mod write_error;

@@ -10,8 +10,6 @@ mod guide_3;
 mod increments;
 mod jobs;
 mod mirror;
-#[cfg(feature = "parquet")]
-mod parquet;
 mod parts;
 mod power_cut;
 mod selection;

@@ -24,7 +24,7 @@ use crate::abort_on_drop::AbortOnDrop;
 use crate::files::attachment_urls::absolute_lines;
 use crate::files::export_files::{AttemptFile, ExportFiles};
 use crate::files::file_writer::FileWriter;
-use crate::files::output_writer::OutputWriter;
+use crate::files::format::Format;
 use crate::files::write_error::WriteError;
 use crate::group::GroupError;
 use crate::job::{self, Checkpoint, ExportPart, Job, JobState, ManifestSection, OutputFile, decode};
@@ -301,7 +301,7 @@ struct OpenFile {
     continues: bool,
     name: String,
     count: u64,
-    lines: OutputWriter,
+    lines: FileWriter,
 }
 
 /// A complete file that is being synced.
@@ -349,7 +349,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
             self.start_again().await?;
         }
         self.worker.files.check_space().map_err(WriteError::from)?;
-        if !self.job.parameters.format.is_offered() {
+        if self.job.parameters.format == Format::Former {
             let reason =
                 "the output format of this export is no longer supported; start a new export".to_owned();
             return Err(JobError::Failed { by_data: false, reason });
@@ -521,7 +521,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
             let name = format!("{name}.{:04}.{}", self.place.files + 1, format.extension());
             let attempt_file =
                 AttemptFile { job: &self.job.id, attempt: self.job.lease.attempt, name: &name, made: "" };
-            let lines = OutputWriter::begin(format, FileWriter::new(&self.worker.files, attempt_file));
+            let lines = FileWriter::new(&self.worker.files, attempt_file);
             let kind = kind.to_owned();
             OpenFile { section, kind, continues: false, name, count: 0, lines }
         });
@@ -534,7 +534,8 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
     async fn close(&mut self, next: Checkpoint) -> Result<(), JobError> {
         if let Some(OpenFile { section, kind, continues, name, count, lines }) = self.file.take() {
             let (attempt, hash) = (self.job.lease.attempt, String::new());
-            let (bytes, finishing) = lines.finish().await?;
+            let bytes = lines.bytes;
+            let finishing = lines.finish().await?;
             let file = OutputFile { section, kind, continues, name, attempt, count, bytes, hash };
             self.closing.push_back(SyncingFile { file, hash: finishing, next: next.clone() });
             if self.closing.len() > self.worker.files.max_closing() {
