@@ -17,7 +17,7 @@ use fhir::search_parameters::{self, SearchParameter};
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 
-use self::modifier::SearchModifier;
+use self::modifier::{PLAIN, SearchModifier, ValueTest};
 use self::value::{SearchContext, SearchValue, split};
 use crate::body::json::values;
 
@@ -36,7 +36,8 @@ pub struct TypeFilter {
 #[derive(Debug, Clone)]
 pub(crate) struct FilterClause {
     pub parameter: SearchParameter,
-    pub modifier: Option<SearchModifier>,
+    /// See [`modifier::ModifierRules`].
+    pub is_indexed: bool,
     pub test: FilterTest,
 }
 
@@ -151,23 +152,21 @@ impl FilterClause {
                 known => known,
             },
         };
-        let values = |modifier| {
-            let values =
-                split(value, ',').map(|value| SearchValue::read(&parameter, modifier, value, context));
-            values.collect::<Result<Vec<_>, _>>().map_err(wrong)
+        let rules = modifier.map_or(PLAIN, SearchModifier::rules);
+        let values = || {
+            let read = |value| SearchValue::read(&parameter, modifier, value, context);
+            split(value, ',').map(read).collect::<Result<Vec<_>, _>>().map_err(wrong)
         };
-        let test = match modifier {
-            None | Some(SearchModifier::Exact | SearchModifier::Contains | SearchModifier::Type(_)) => {
-                FilterTest::Any(values(modifier)?)
-            }
-            Some(SearchModifier::Not) => FilterTest::Not(values(modifier)?),
-            Some(SearchModifier::Missing) => match value {
+        let test = match rules.test {
+            ValueTest::OneOf => FilterTest::Any(values()?),
+            ValueTest::NoneOf => FilterTest::Not(values()?),
+            ValueTest::Absence => match value {
                 "true" => FilterTest::Missing(true),
                 "false" => FilterTest::Missing(false),
                 _ => return Err(wrong("':missing' is true or false".to_owned())),
             },
         };
-        Ok(Self { parameter, modifier, test })
+        Ok(Self { parameter, is_indexed: rules.is_indexed, test })
     }
 
     fn is_met(&self, resource: &RawValue, fhir_base: &str) -> bool {

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 
-use super::modifier::SearchModifier;
+use super::modifier::{PLAIN, SearchModifier, TextComparison};
 use crate::body::json::{Text, text, values};
 use crate::body::references::local;
 
@@ -124,12 +124,10 @@ impl SearchValue {
                 Ok(Self::Quantity(prefix, range, number, unit))
             }
             ValueComparison::Reference => Ok(Self::Reference(target(&plain, modifier, context)?)),
-            ValueComparison::String => Ok(match modifier {
-                Some(SearchModifier::Exact) => Self::Exactly(plain),
-                Some(SearchModifier::Contains) => Self::Contains(folded(&plain)),
-                None | Some(SearchModifier::Missing | SearchModifier::Not | SearchModifier::Type(_)) => {
-                    Self::StartsWith(folded(&plain))
-                }
+            ValueComparison::String => Ok(match modifier.map_or(PLAIN, SearchModifier::rules).texts {
+                TextComparison::Whole => Self::Exactly(plain),
+                TextComparison::Part => Self::Contains(folded(&plain)),
+                TextComparison::Beginning => Self::StartsWith(folded(&plain)),
             }),
             ValueComparison::Token => token(parameter, value),
             ValueComparison::Uri => Ok(Self::Uri(plain)),
@@ -437,10 +435,7 @@ fn target(
 ) -> Result<Target, String> {
     let named = match modifier {
         Some(SearchModifier::Type(kind)) => Some(kind),
-        None
-        | Some(
-            SearchModifier::Missing | SearchModifier::Not | SearchModifier::Exact | SearchModifier::Contains,
-        ) => None,
+        _ => None,
     };
     if value.contains(':') {
         return Ok(match local(value, context.fhir_base) {

@@ -7,7 +7,6 @@ use store::IndexRange;
 
 use super::collect::SHORT_MS;
 use super::terms::{DateSet, TermName};
-use crate::search::filter::modifier::SearchModifier;
 use crate::search::filter::value::{Range, SearchPrefix, SearchValue, Target, folded};
 use crate::search::filter::{FilterClause, FilterTest, TypeFilter};
 
@@ -24,11 +23,8 @@ impl TypeFilter {
         let mut clauses = Vec::new();
         for (index, clause) in self.clauses.iter().enumerate() {
             let FilterTest::Any(wanted) = &clause.test else { continue };
-            // The terms are those of values that are compared without a modifier. `:exact` finds some of
-            // the texts that begin in the same way, and a type some of the references.
-            match clause.modifier {
-                None | Some(SearchModifier::Exact | SearchModifier::Type(_)) => {}
-                Some(SearchModifier::Missing | SearchModifier::Not | SearchModifier::Contains) => continue,
+            if !clause.is_indexed {
+                continue;
             }
             let is_same = |other: &FilterClause| other.parameter.code == clause.parameter.code;
             let dates: Option<Vec<_>> = match wanted[..] {
