@@ -1,11 +1,12 @@
 //! Formats of output files (`_outputFormat`).
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// Declares the formats: the extension of the files, and the names in `_outputFormat`, of which the first is
-/// the media type.
+/// Declares the formats: the extension of the files, the names in `_outputFormat`, of which the first is the
+/// media type, and the content of a file from lines of NDJSON.
 macro_rules! formats {
-    ($($(#[doc = $meaning:literal])+ $(#[$attribute:ident])? $variant:ident = $extension:literal: [$($name:literal),+];)+) => {
+    ($($(#[doc = $meaning:literal])+ $(#[$attribute:ident])? $variant:ident = $extension:literal: [$($name:literal),+] => $content:expr;)+) => {
         /// Format of output files.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
@@ -42,6 +43,15 @@ macro_rules! formats {
                 }
             }
 
+            /// The content of a file with these lines of NDJSON.
+            pub(crate) fn content(self, lines: Bytes) -> Bytes {
+                let content: fn(Bytes) -> Bytes = match self {
+                    $(Self::$variant => $content,)+
+                    Self::Former => |lines| lines,
+                };
+                content(lines)
+            }
+
             pub(crate) fn extension(self) -> &'static str {
                 match self {
                     $(Self::$variant => $extension,)+
@@ -55,5 +65,5 @@ macro_rules! formats {
 formats! {
     /// NDJSON, one resource per line, with the three names that the specification requires.
     #[default]
-    Ndjson = "ndjson": ["application/fhir+ndjson", "application/ndjson", "ndjson"];
+    Ndjson = "ndjson": ["application/fhir+ndjson", "application/ndjson", "ndjson"] => |lines| lines;
 }

@@ -526,7 +526,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
             OpenFile { section, kind, continues: false, name, count: 0, lines }
         });
         self.bytes.fetch_add(text.len() as u64, Ordering::Relaxed);
-        file.lines.add(text);
+        file.lines.add(self.job.parameters.format.content(text));
         file.count += count;
     }
 
