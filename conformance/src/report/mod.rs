@@ -9,7 +9,6 @@
 //! | [`junit`] | JUnit XML, for CI servers |
 //! | [`html`] | one HTML page, for people |
 //! | [`markdown`] | summary for the pages of CI jobs |
-//! | [`sarif`] | SARIF, for tools that collect findings |
 //! | [`badge`] | SVG for a README |
 //! | [`findings`] | a page for each failed requirement, for the maker of the server |
 
@@ -22,7 +21,6 @@ pub mod junit;
 pub mod live_line;
 pub mod markdown;
 pub mod record;
-pub mod sarif;
 pub mod terminal;
 
 use std::fs::File;
@@ -37,11 +35,10 @@ use json::JsonLines;
 use record::{ReportAtEnd, ReportText};
 
 /// Kinds of reports that are written at the end of a run.
-const KINDS: [(&str, ReportText); 5] = [
+const KINDS: [(&str, ReportText); 4] = [
     ("html", html::html),
     ("junit", junit::junit),
     ("markdown", markdown::markdown),
-    ("sarif", sarif::sarif),
     ("badge", badge::badge),
 ];
 
@@ -90,7 +87,7 @@ mod tests {
         };
         assert_eq!(fault(format!("json={}", path("a.jsonl"))), "no fault");
         assert_eq!(fault("html".to_owned()), "--report 'html' must be KIND=FILE");
-        let kinds = "json, findings, html, junit, markdown, sarif, badge";
+        let kinds = "json, findings, html, junit, markdown, badge";
         assert_eq!(fault("pdf=a".to_owned()), format!("--report 'pdf' is not known; use {kinds}"));
         let missing = path("missing/a.html");
         assert!(fault(format!("html={missing}")).starts_with(&format!("failed to write {missing}: ")));

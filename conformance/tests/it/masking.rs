@@ -27,7 +27,7 @@ const X: &str = "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4";
 const Y: &str = "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM";
 
 /// The kinds of reports, with the ends of their names.
-const KINDS: [&str; 6] = ["json", "junit", "html", "markdown", "sarif", "badge"];
+const KINDS: [&str; 5] = ["json", "junit", "html", "markdown", "badge"];
 
 /// Returns the response to a request: metadata, a sign-in page, a redirect with a code, or a token. Each
 /// contains what was sent, the secrets of the profile, and those that the server has `issued`.

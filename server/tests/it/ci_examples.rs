@@ -85,7 +85,7 @@ fn a_server_is_tested_by_the_workflows() {
     let variables = variables.each_ref().map(|(name, value)| (*name, value.as_str()));
     check_workflows("conformance/examples", folder.path(), &variables);
     assert!(std::fs::read_to_string(summary).unwrap().contains("passed"));
-    for report in ["conformance.sarif", "conformance.html", "conformance.xml"] {
+    for report in ["conformance.html", "conformance.xml"] {
         assert!(folder.path().join(report).exists(), "{report}");
     }
 }
