@@ -1,7 +1,7 @@
 //! All commands, one line each. The command line, the messages of the socket, the requests to `/admin`, their
 //! page and their description in OpenAPI, and the console follow from these lines.
 
-use clap::{ArgMatches, Args as _, FromArgMatches as _, Subcommand};
+use clap::{Arg, ArgAction, ArgMatches, Args as _, FromArgMatches as _, Subcommand};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -41,6 +41,11 @@ impl CommandRow {
     pub fn words(&self) -> impl Iterator<Item = &'static str> {
         self.group.into_iter().chain([self.name])
     }
+}
+
+/// Returns whether a flag has no value and sets `true`.
+pub fn is_switch(argument: &Arg) -> bool {
+    matches!(argument.get_action(), ArgAction::SetTrue)
 }
 
 macro_rules! commands {

@@ -166,7 +166,7 @@ pub trait Command: Args + Serialize + DeserializeOwned + Send + 'static {
     /// Whether [`Command::read_input`] reads a password.
     const READS_PASSWORD: bool = false;
 
-    /// Whether Ctrl-C ends the command early, so that it says what it has done.
+    /// Whether Ctrl-C ends the command early with a summary of its results.
     const ENDS_EARLY: bool = false;
 
     /// The question before a command that cannot be undone.
@@ -188,7 +188,7 @@ pub trait Command: Args + Serialize + DeserializeOwned + Send + 'static {
         None
     }
 
-    /// Runs the command. It tells its progress by events.
+    /// Runs the command, and reports progress as events.
     fn run(
         self,
         call: &Call<'_>,
@@ -249,7 +249,7 @@ pub enum Answer {
     Record(Box<RecordAnswer>),
     /// The entries of a list.
     List(ListAnswer),
-    /// The events of the command have told everything. This is its exit code.
+    /// The events of the command contain the whole result. This is its exit code.
     Told(u8),
 }
 
@@ -326,7 +326,7 @@ impl From<ListAnswer> for Answer {
 }
 
 impl Answer {
-    /// Tells the answer on the command line. Returns the exit code.
+    /// Reports the answer as events of the command line. Returns the exit code.
     pub fn tell(self, events: EventSink<'_>) -> u8 {
         match self {
             Self::Done(text) => events(CommandEvent::Line(text)),

@@ -1,4 +1,4 @@
-//! The events of a running command, in which it tells what it does and what came of it.
+//! The events of a running command: progress, results and errors.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Runs a command for the command line, and tells its answer.
+//! Runs a command for the command line, and reports its answer.
 
 use anyhow::Result;
 

@@ -6,7 +6,7 @@
 //! | [`all_commands`] | all commands, one line each |
 //! | [`commands`] | the commands, one type each |
 //! | [`command`] | what commands have in common: doors, input, answers, errors |
-//! | [`events`] | what a running command tells |
+//! | [`events`] | progress, results and errors of a running command |
 //! | [`arguments`] | arguments of the command line that all commands have |
 //! | `member_flags` | the flags of the members of users and clients |
 //! | [`protocol`] | the messages on the socket |
@@ -16,7 +16,7 @@
 //! | [`socket`] | the socket: one command in, events out |
 //! | `execute` | runs one command for the command line |
 //! | `services` | the services that the commands use |
-//! | [`shown`], [`user_facts`] | users, clients and what belongs to them, as they are shown |
+//! | [`shown`], [`user_facts`] | the forms of users, clients, sessions, consents and keys for output |
 //! | [`registration_warnings`] | warnings about registrations that can hardly work |
 //! | [`user_change`] | a change of a user |
 //! | [`import`] | import |

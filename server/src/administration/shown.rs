@@ -1,4 +1,4 @@
-//! Users, clients and what belongs to them, as all doors show them in JSON.
+//! The JSON of users, sign-in methods, sessions, consents, clients and keys, which is the same at all doors.
 
 use std::collections::BTreeSet;
 

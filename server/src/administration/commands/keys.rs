@@ -58,6 +58,10 @@ impl Command for Rotate {
 
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
         let identity = call.services.identity;
+        if self.now && self.server_secret {
+            let text = "now is for the signing keys; send either now or server_secret";
+            return Err(CommandError::Invalid(text.to_owned()));
+        }
         if self.server_secret {
             // The secret signs only short-lived values, so that the old one is not kept.
             identity.server_secret.rotate(call.now()).await.map_err(anyhow::Error::from)?;

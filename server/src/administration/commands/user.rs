@@ -472,13 +472,23 @@ impl Command for RemoveMethods {
 
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
         let User { sub, username: name, .. } = self.user.read(call).await?.user;
+        let named = [
+            self.passkey.is_some(),
+            self.linked_account.is_some(),
+            self.forget_account.is_some(),
+            self.recovery_codes,
+            self.all,
+        ];
+        if named.iter().filter(|is_named| **is_named).count() != 1 {
+            let text = "name one of passkey, linked_account, forget_account, recovery_codes and all";
+            return Err(CommandError::Invalid(text.to_owned()));
+        }
         let methods = match self {
             Self { passkey: Some(id), .. } => MethodsToRemove::Passkey(id),
             Self { linked_account: Some(id), .. } => MethodsToRemove::LinkedAccount(id),
             Self { forget_account: Some(id), .. } => MethodsToRemove::KnownAccount(id),
             Self { recovery_codes: true, .. } => MethodsToRemove::RecoveryCodes,
-            Self { all: true, .. } => MethodsToRemove::All,
-            Self { .. } => return Err(CommandError::Invalid("no sign-in method is named".to_owned())),
+            Self { .. } => MethodsToRemove::All,
         };
         if !call.services.identity.sign_in.remove_sign_in_methods(&sub, &methods, call.now()).await? {
             return Err(CommandError::Unknown {

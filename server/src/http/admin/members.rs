@@ -2,11 +2,11 @@
 
 use std::any::TypeId;
 
-use clap::{Arg, ArgAction};
+use clap::Arg;
 use identity::params::Params;
 use serde_json::{Map, Value, json};
 
-use crate::administration::all_commands::CommandRow;
+use crate::administration::all_commands::{CommandRow, is_switch};
 use crate::http::path_parameters::PathParameters;
 
 /// Adds the values of the path. `{sub}` is the user.
@@ -22,18 +22,19 @@ pub fn add_path(members: &mut Map<String, Value>, path: PathParameters) {
 /// Adds the values of the query, with the types that the flags of the command have.
 ///
 /// # Errors
-/// The reason if the command has no such member, or the value has another type.
+/// The parameter that the command does not have, or whose value has another type.
 pub fn add_query(members: &mut Map<String, Value>, row: &CommandRow, query: &Params) -> Result<(), String> {
     if let Some(defect) = query.defect() {
         return Err(defect.to_string());
     }
     let command = row.command_line();
     for (name, text) in query.iter() {
-        let Some(argument) = command.get_arguments().find(|argument| argument.get_id() == name) else {
-            return Err(format!("the request has no parameter '{name}'"));
+        let is_named = |argument: &&Arg| argument.get_id() == name && !argument.is_hide_set();
+        let Some(argument) = command.get_arguments().find(is_named) else {
+            return Err(format!("the request has no parameter '{name}'; remove it"));
         };
         if members.insert(name.to_owned(), typed(argument, text)?).is_some() {
-            return Err(format!("{name} is given twice"));
+            return Err(format!("{name} is given twice; send it once"));
         }
     }
     Ok(())
@@ -53,26 +54,35 @@ fn typed(argument: &Arg, text: &str) -> Result<Value, String> {
     }
 }
 
-/// Whether a flag has no value.
-fn is_switch(argument: &Arg) -> bool {
-    matches!(argument.get_action(), ArgAction::SetTrue)
+/// The names of a command's members. A flag that the help does not show is an earlier name of another.
+fn names(command: &clap::Command) -> impl Iterator<Item = &str> {
+    let shown = command.get_arguments().filter(|argument| !argument.is_hide_set());
+    shown.map(|argument| argument.get_id().as_str())
 }
 
-/// Whether a command has a member.
+/// Returns whether a command has a member.
 pub fn has(row: &CommandRow, name: &str) -> bool {
-    row.command_line().get_arguments().any(|argument| argument.get_id() == name)
+    names(&row.command_line()).any(|own| own == name)
 }
 
 /// Checks that a command has all members of a body. The members of users and clients are checked with their
 /// values.
 ///
 /// # Errors
-/// The reason if it lacks one.
+/// The unknown member, with the names that are accepted.
 pub fn check_body(members: &Map<String, Value>, row: &CommandRow) -> Result<(), String> {
-    let is_known = |name: &&String| has(row, name) || row.reads_password && *name == "password";
-    match members.keys().find(|name| !is_known(name)) {
-        Some(unknown) if !matches!(row.name, "add" | "change") => Err(format!("unknown field `{unknown}`")),
-        _ => Ok(()),
+    if matches!(row.name, "add" | "change") {
+        return Ok(());
+    }
+    let command = row.command_line();
+    let password = row.reads_password.then_some("password");
+    let accepted: Vec<&str> = names(&command).filter(|name| *name != "user").chain(password).collect();
+    match members.keys().find(|name| !accepted.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(unknown) if accepted.is_empty() => {
+            Err(format!("unknown field `{unknown}`; the request has no members"))
+        }
+        Some(unknown) => Err(format!("unknown field `{unknown}`, expected one of {}", accepted.join(", "))),
     }
 }
 

@@ -3,14 +3,14 @@
 
 use std::any::TypeId;
 
-use clap::{Arg, ArgAction};
+use clap::Arg;
 use http::StatusCode;
 use identity::model::members::{MemberRow, client_members, user_members};
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::administration::all_commands::{COMMANDS, CommandRow};
+use crate::administration::all_commands::{COMMANDS, CommandRow, is_switch};
 use crate::administration::command::{AdminMethod, AdminRoute, AnswerShape};
 use crate::administration::member_flags::property;
 use crate::http::extract::RequestContext;
@@ -127,8 +127,8 @@ fn schema(row: &CommandRow, argument: &Arg) -> Value {
         return property(member);
     }
     let type_id = argument.get_value_parser().type_id();
-    let kind = match argument.get_action() {
-        ArgAction::SetTrue => "boolean",
+    let kind = match type_id {
+        _ if is_switch(argument) => "boolean",
         _ if type_id == TypeId::of::<usize>() || type_id == TypeId::of::<u32>() => "integer",
         _ => "string",
     };

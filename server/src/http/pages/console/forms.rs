@@ -10,7 +10,7 @@ use identity::params::Params;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use crate::administration::all_commands::{AdminCommand, COMMANDS, CommandRow};
+use crate::administration::all_commands::{AdminCommand, COMMANDS, CommandRow, is_switch};
 use crate::administration::command::{AdminMethod, ProgramInput};
 use crate::http::pages::csrf;
 
@@ -49,10 +49,6 @@ fn arguments(command: &clap::Command) -> impl Iterator<Item = &Arg> {
         matches!(argument.get_value_hint(), ValueHint::FilePath | ValueHint::AnyPath | ValueHint::DirPath)
     };
     command.get_arguments().filter(move |argument| !argument.is_hide_set() && !is_file(argument))
-}
-
-fn is_switch(argument: &Arg) -> bool {
-    matches!(argument.get_action(), ArgAction::SetTrue)
 }
 
 /// The form of a command.
