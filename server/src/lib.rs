@@ -7,7 +7,7 @@
 //! | program | [`cli`]: the command line; [`serve`]: start and stop of the server; [`migrate`]: the tables of a database; [`transfer`]: restore, and copies to another store; [`upgrade_check`]: what an upgrade changes; [`new_app`]: an example app and its registration; [`trust`]: the development CA in the stores of this machine |
 //! | interfaces | [`http`]: routes and handlers; [`administration`]: commands on a data folder or a running server; [`demo`]: the demo project |
 //! | node | [`node`]: the services of one server |
-//! | records | [`records`]: the audit log, the export log and standard error |
+//! | records | [`records`]: the audit log and standard error |
 //! | base | [`config`]: settings, from flags and `trefoil.toml`; [`clock`]: time and randomness |
 
 pub mod administration;

@@ -306,13 +306,7 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
     // A collector that cannot be reached has been reported before.
     drop(tokio::time::timeout(TRACES_TIME, send_traces(app.clone())).await);
     app.store.depart().await;
-    run_blocking(move || {
-        app.logs.audit.close();
-        if let Some(log) = &app.logs.exports {
-            log.close();
-        }
-    })
-    .await?;
+    run_blocking(move || app.logs.audit.close()).await?;
     Ok(end)
 }
 

@@ -1,6 +1,5 @@
 //! `[bulk]`: settings of exports.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use ::bulk::InFlight;
@@ -25,8 +24,6 @@ settings_table! {
         /// The same maximum for the exports of one client. In any case, at most 500 exports can run, and 50
         /// of one client.
         in_flight_bytes_per_client: Option<Spanned<u64>> ["bytes"] = None,
-        /// Folder of the export log. Without this setting, no log is written.
-        export_log: Option<PathBuf> = None,
         /// Time during which a signed URL grants access to its file without a token. Without this setting,
         /// files require a token.
         signed_url_s: Option<Spanned<u64>> ["seconds"] = None,
@@ -83,7 +80,6 @@ impl BulkSection {
                 of_client: positive("in_flight_bytes_per_client", &self.in_flight_bytes_per_client)?,
                 of_all: positive("in_flight_bytes", &self.in_flight_bytes)?,
             },
-            export_log: self.export_log.as_ref().map(|folder| source.resolve_path(folder)),
             signed_urls: self.signed_url_s.as_ref().map(|lifetime| Duration::from_secs(*lifetime.as_ref())),
             retention: Duration::from_secs(self.retention_s),
             file_size,
@@ -109,8 +105,6 @@ pub struct BulkConfig {
     pub poll_limit: Option<u32>,
     /// Maximum sizes of the running exports, for all clients and for one client.
     pub in_flight: InFlight,
-    /// Folder of the export log. `None` means that no log is written.
-    pub export_log: Option<PathBuf>,
     /// Lifetime of signed URLs. `None` means that files require a token.
     pub signed_urls: Option<Duration>,
     /// Version of the Bulk Data guide.

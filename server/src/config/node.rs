@@ -12,7 +12,7 @@ const MAX_LENGTH: usize = 100;
 settings_table! {
     /// This server among several ones.
     pub struct NodeSection {
-        /// Name of this server in the lines of its audit log and export log. Without this setting, the name
+        /// Name of this server in the lines of its audit log. Without this setting, the name
         /// of the machine.
         name: Option<Spanned<String>> = None,
     }

@@ -27,7 +27,7 @@ use crate::node::clock_check::ClockCheck;
 use crate::node::drain::StoreDrain;
 use crate::node::group_members::GroupMembers;
 use crate::node::key_fetch::{self, KeyFetcher};
-use crate::node::open_services::{open_bulk, open_export_log, open_terminology};
+use crate::node::open_services::{open_bulk, open_terminology};
 use crate::node::outbound::HttpCaller;
 use crate::node::patient_assignment::PatientAssignment;
 use crate::node::patient_relations::{GroupMembersReader, StoredRelations};
@@ -35,7 +35,6 @@ use crate::node::provider_calls::{self, ProviderCalls};
 use crate::node::server_address::ServerAddress;
 use crate::node::terminology_sync::TerminologySync;
 use crate::records::audit::{AuditLog, AuditSource};
-use crate::records::export_log::ExportLog;
 use crate::records::refusal_log::RefusalLog;
 use crate::records::request_log::RequestLog;
 use crate::records::request_metrics::RequestMetrics;
@@ -138,8 +137,6 @@ pub struct ServerLogs {
     pub traces: Traces,
     /// Logs refused authorization requests.
     pub refusals: RefusalLog,
-    /// Records the requests of clients for their exports; `None` if no export log is configured.
-    pub exports: Option<Arc<ExportLog>>,
 }
 
 impl App {
@@ -200,7 +197,6 @@ impl App {
         identity.provider_rules.configure(settings.load().identity_providers());
         resources.set_rules(rules);
         let bulk = open_bulk(&config, &resources, &identity, &audit, &clock)?;
-        let exports = open_export_log(&config, &address, &clock, &store)?;
         let terminology = Terminology::with_dialects(config.snomed_dialects.clone());
         terminology.prefer_versions(settings.load().preferred_versions.clone());
         let terminology_sync = open_terminology(&config, &terminology, &store, now).await?;
@@ -225,7 +221,6 @@ impl App {
                 metrics: RequestMetrics::default(),
                 bucket_requests: config.files.access.requests.clone(),
                 traces: Traces::new(traces.collector.as_deref(), traces.percent, node),
-                exports,
             },
             address,
             store,

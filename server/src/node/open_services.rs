@@ -1,11 +1,11 @@
-//! Opens the services that need more than their store: exports, their log, and the terminology.
+//! Opens the services that need more than their store: exports and the terminology.
 
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use bulk::{Bulk, BulkOptions, FileLocation};
 use identity::Identity;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use resources::Resources;
 use store::Store;
 use store::space::DiskSpace;
@@ -15,11 +15,9 @@ use crate::clock::Clock;
 use crate::config::{Config, StoreEngine};
 use crate::node::descriptors;
 use crate::node::saved_indexes::SavedIndexes;
-use crate::node::server_address::ServerAddress;
 use crate::node::shared_releases::SharedReleases;
 use crate::node::terminology_sync::TerminologySync;
 use crate::records::audit::{AuditEntry, AuditLog};
-use crate::records::export_log::ExportLog;
 
 /// Opens the exports, and reports a bucket that cannot be used.
 ///
@@ -79,23 +77,6 @@ pub(super) fn open_bulk(
         });
     }));
     Ok(bulk)
-}
-
-/// Opens the export log, if one is configured.
-///
-/// # Errors
-/// An error if its folder cannot be opened.
-pub(super) fn open_export_log(
-    config: &Config,
-    address: &ServerAddress,
-    clock: &Clock,
-    store: &Store,
-) -> Result<Option<Arc<ExportLog>>> {
-    let Some(folder) = config.bulk.export_log.clone() else { return Ok(None) };
-    let retention = SignedDuration::try_from(config.bulk.retention).unwrap_or(SignedDuration::MAX);
-    let log = ExportLog::open(folder, &address.fhir_base, &config.node, retention, clock.clone(), store)
-        .context("failed to open the export log")?;
-    Ok(Some(Arc::new(log)))
 }
 
 /// Reads the stored terminology.

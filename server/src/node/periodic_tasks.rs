@@ -51,10 +51,6 @@ pub fn start_tasks(app: &Arc<App>) -> JoinSet<()> {
     if app.store.is_shared() {
         tasks.spawn(repeat("following the other nodes", FOLLOW_INTERVAL, app.clone(), follow_other_nodes));
         tasks.spawn(repeat("applying terminology changes", FOLLOW_INTERVAL, app.clone(), apply_changes));
-        if app.logs.exports.is_some() {
-            let interval = Duration::from_secs(5);
-            tasks.spawn(repeat("sharing the progress of downloads", interval, app.clone(), share_downloads));
-        }
         // Often enough for leases that are shorter than usual.
         let interval = Duration::from_secs(app.bulk.lease().as_secs().clamp(1, 5).unsigned_abs());
         tasks.spawn(repeat("resuming exports of other nodes", interval, app.clone(), take_over_exports));
@@ -180,14 +176,6 @@ async fn apply_changes(app: Arc<App>) -> Result<()> {
 /// Resumes the exports of nodes that have ended.
 async fn take_over_exports(app: Arc<App>) -> Result<()> {
     Ok(app.bulk.take_over_expired(app.clock.now()).await?)
-}
-
-/// Shares what this node has sent of exports, if that failed before.
-async fn share_downloads(app: Arc<App>) -> Result<()> {
-    if let Some(log) = &app.logs.exports {
-        log.share_all().await;
-    }
-    Ok(())
 }
 
 /// Compares the clock of this node with that of the database.

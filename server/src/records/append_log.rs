@@ -1,4 +1,4 @@
-//! Files of lines that are only ever appended to: the audit log and the export log.
+//! Files of lines that are only ever appended to, one for each day: the audit log.
 //!
 //! One thread writes. Lines reach it through a queue, so that no request blocks on the disk. A request that
 //! must not be answered before its lines are written awaits [`AppendLog::write`]; all requests that wait at
@@ -10,7 +10,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::ops::ControlFlow;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
@@ -34,11 +34,11 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// succeeds.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
-/// A line for a file of the folder.
+/// A line for the file of a day.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
-    /// Name of the file, or the day (`2026-11-25`) in a folder with limits.
-    pub file: String,
+    /// The day (`2026-11-25`).
+    pub day: String,
     /// The text, which ends in a line feed.
     pub text: String,
 }
@@ -79,25 +79,18 @@ enum LogWriterPlace {
 
 impl AppendLog {
     /// Opens a folder, and creates it, accessible only by its owner, if it is missing. With `sync`, lines
-    /// count as written once they are synchronized with the disk. With `retained`, the file of each line is a
-    /// day, and that determines the name of the file.
+    /// count as written once they are synchronized with the disk.
     ///
     /// # Errors
     /// An error if the folder cannot be created or the thread not started.
-    pub fn open(
-        folder: PathBuf,
-        name: &'static str,
-        sync: bool,
-        retained: Option<RetainedFolder>,
-    ) -> io::Result<Self> {
-        make_folder(&folder, 0o700)?;
+    pub fn open(folder: RetainedFolder, name: &'static str, sync: bool) -> io::Result<Self> {
+        make_folder(folder.path(), 0o700)?;
         let (sender, receiver) = mpsc::channel();
         let state = Arc::new(LogState::default());
         let writer = LogWriter {
             folder,
             name,
             sync,
-            retained,
             file: None,
             waiting: VecDeque::new(),
             unsynced: Vec::new(),
@@ -207,10 +200,9 @@ impl Drop for AppendLog {
 }
 
 struct LogWriter {
-    folder: PathBuf,
+    folder: RetainedFolder,
     name: &'static str,
     sync: bool,
-    retained: Option<RetainedFolder>,
     /// Name and handle of the open file.
     file: Option<(String, File)>,
     waiting: VecDeque<LogLine>,
@@ -258,7 +250,7 @@ impl LogWriter {
                 self.file = None;
                 self.unsynced.drain(..).rev().for_each(|line| self.waiting.push_front(line));
                 if !self.state.has_failed.swap(true, Ordering::Relaxed) {
-                    let (name, folder) = (self.name, self.folder.display());
+                    let (name, folder) = (self.name, self.folder.path().display());
                     tracing::error!(%error, %folder, "the {name} cannot be written");
                 }
                 self.waiters.clear();
@@ -278,25 +270,19 @@ impl LogWriter {
         self.waiters.extend(batch.waiter);
     }
 
-    /// Writes the waiting lines: consecutive lines of the same file in one call.
+    /// Writes the waiting lines: consecutive lines of the same day in one call.
     fn write(&mut self) -> io::Result<()> {
-        while let Some(name) = self.waiting.front().map(|line| line.file.clone()) {
-            let count = self.waiting.iter().take_while(|line| line.file == name).count();
+        while let Some(day) = self.waiting.front().map(|line| line.day.clone()) {
+            let count = self.waiting.iter().take_while(|line| line.day == day).count();
             let text: String = self.waiting.iter().take(count).map(|line| line.text.as_str()).collect();
-            let name = match &mut self.retained {
-                Some(retained) => {
-                    let (file, removed) = retained.make_room(&name, text.len() as u64)?;
-                    removed.iter().for_each(|removed| tracing::warn!("{}: {removed}", self.name));
-                    file
-                }
-                None => name,
-            };
+            let (name, removed) = self.folder.make_room(&day, text.len() as u64)?;
+            removed.iter().for_each(|removed| tracing::warn!("{}: {removed}", self.name));
             if self.file.as_ref().is_none_or(|(open, _)| *open != name) {
                 self.sync()?;
-                let file = open(&self.folder.join(&name))?;
+                let file = open(&self.folder.path().join(&name))?;
                 if self.sync {
                     // A new file is also a new entry of the folder.
-                    File::open(&self.folder)?.sync_all()?;
+                    File::open(self.folder.path())?.sync_all()?;
                 }
                 self.file = Some((name, file));
             }
@@ -343,9 +329,18 @@ fn open(path: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::records::retained_folder::RetentionLimits;
 
-    fn line(file: &str, text: &str) -> Vec<LogLine> {
-        vec![LogLine { file: file.to_owned(), text: format!("{text}\n") }]
+    const DAYS: [&str; 3] = ["2026-11-25", "2026-11-26", "2026-11-27"];
+
+    fn line(day: &str, text: &str) -> Vec<LogLine> {
+        vec![LogLine { day: day.to_owned(), text: format!("{text}\n") }]
+    }
+
+    fn open_log(folder: &Path, sync: bool) -> AppendLog {
+        let limits = RetentionLimits { keep_days: 0, max_bytes: 0, removes_early: false };
+        let folder = RetainedFolder::new(folder.to_owned(), "log-", ".ndjson", limits);
+        AppendLog::open(folder, "test log", sync).unwrap()
     }
 
     #[tokio::test]
@@ -353,16 +348,16 @@ mod tests {
         for sync in [false, true] {
             let dir = tempfile::tempdir().unwrap();
             let folder = dir.path().join("log");
-            let log = AppendLog::open(folder.clone(), "test log", sync, None).unwrap();
+            let log = open_log(&folder, sync);
             assert!(log.write(Vec::new()).await);
-            log.add(line("a", "one"));
-            assert!(log.write(line("b", "two")).await);
-            let text = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
-            assert_eq!((&*text("a"), &*text("b")), ("one\n", "two\n"));
+            log.add(line(DAYS[0], "one"));
+            assert!(log.write(line(DAYS[1], "two")).await);
+            let text = |day: &str| std::fs::read_to_string(folder.join(format!("log-{day}.ndjson"))).unwrap();
+            assert_eq!((&*text(DAYS[0]), &*text(DAYS[1])), ("one\n", "two\n"));
             std::fs::remove_dir_all(&folder).unwrap();
-            assert!(!log.write(line("c", "three")).await);
+            assert!(!log.write(line(DAYS[2], "three")).await);
             assert!(log.has_failed());
-            assert!(!log.write(line("c", "four")).await);
+            assert!(!log.write(line(DAYS[2], "four")).await);
             log.close();
             assert_eq!(log.lost(), 2);
         }
@@ -371,12 +366,12 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn requests_that_wait_together_find_their_own_lines() {
         let dir = tempfile::tempdir().unwrap();
-        let log = Arc::new(AppendLog::open(dir.path().to_owned(), "test log", true, None).unwrap());
+        let log = Arc::new(open_log(dir.path(), true));
         let write = |number: usize| {
-            let (log, path) = (log.clone(), dir.path().join("a"));
+            let (log, path) = (log.clone(), dir.path().join(format!("log-{}.ndjson", DAYS[0])));
             tokio::spawn(async move {
                 let text = number.to_string();
-                assert!(log.write(line("a", &text)).await);
+                assert!(log.write(line(DAYS[0], &text)).await);
                 std::fs::read_to_string(path).unwrap().lines().any(|line| line == text)
             })
         };

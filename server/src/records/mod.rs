@@ -4,7 +4,6 @@
 //! |---|---|
 //! | [`append_log`] | files of lines, written by one thread |
 //! | [`audit`] | the audit log |
-//! | [`export_log`] | the export log |
 //! | [`recent_errors`] | the last errors of the log |
 //! | [`refusal_log`] | the authorization requests that are refused |
 //! | [`request_log`] | the requests that have a line in the log |
@@ -16,7 +15,6 @@
 
 pub mod append_log;
 pub mod audit;
-pub mod export_log;
 pub mod minute_counts;
 pub mod recent_errors;
 pub mod refusal_log;

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jiff::civil::Date;
 use jiff::{Span, ToSpan as _};
@@ -43,6 +43,11 @@ impl RetainedFolder {
     pub fn new(folder: PathBuf, prefix: &'static str, suffix: &'static str, limits: RetentionLimits) -> Self {
         let disk = DiskSpace::of(&folder);
         Self { folder, prefix, suffix, limits, disk, current: None }
+    }
+
+    /// Path of the folder.
+    pub fn path(&self) -> &Path {
+        &self.folder
     }
 
     /// Makes room for a text of the file of this day, and returns the name of the file and a description of

@@ -3,9 +3,7 @@
 
 use bulk::{AddressSignature, ContentEncoding, ExportFile, FileError};
 use fhir::IssueCode;
-use futures_util::TryStreamExt as _;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use std::sync::Arc;
 use std::time::Duration;
 use warp::Reply as _;
 
@@ -17,7 +15,6 @@ use crate::http::quality_values::quality_values;
 use crate::http::range::{RequestedRange, not_satisfiable, requested_range, with_content_range};
 use crate::http::reply::{self, Response};
 use crate::records::audit::{self, AuditActor, AuditEntry};
-use crate::records::export_log::ExportLog;
 
 /// Time for which a redirected download can begin.
 const BUCKET_URL_LIFETIME: Duration = Duration::from_secs(60);
@@ -44,9 +41,6 @@ pub async fn download_file(context: &RequestContext, job: String, name: String) 
         && let Some(url) = file.signed_url(encoding, BUCKET_URL_LIFETIME).await?
     {
         record_download(context, &job, &name);
-        if let Some(log) = &context.app.logs.exports {
-            log.record_download_start(&job, &file);
-        }
         return Ok(reply::with(reply::empty(StatusCode::TEMPORARY_REDIRECT), header::LOCATION, &url));
     }
     let (mut encoding, mut opened) = (encoding, file.open(encoding).await);
@@ -56,15 +50,7 @@ pub async fn download_file(context: &RequestContext, job: String, name: String) 
         etag = file.etag(encoding);
         opened = file.open(encoding).await;
     }
-    let opened = match opened {
-        Ok(opened) => opened,
-        Err(error) => {
-            if let Some(log) = &context.app.logs.exports {
-                log.record_download_error(&job, &file, 500, &error.to_string());
-            }
-            return Err(error.into());
-        }
-    };
+    let opened = opened?;
     let length = opened.length;
     let requested = if context.method == Method::GET {
         requested_range(&context.headers, &etag, length)
@@ -83,19 +69,7 @@ pub async fn download_file(context: &RequestContext, job: String, name: String) 
         if range.start == 0 {
             record_download(context, &job, &name);
         }
-        let logged = context.app.logs.exports.clone().map(|log| LoggedDownload::begin(log, job, &file));
-        let mut sent = range.start;
-        let stream = opened.stream(range.clone()).and_then(move |piece| {
-            sent += piece.len() as u64;
-            let ended = if sent == length { logged.clone() } else { None };
-            async move {
-                if let Some(ended) = ended {
-                    ended.record_end().await;
-                }
-                Ok(piece)
-            }
-        });
-        warp::reply::stream(stream).into_response()
+        warp::reply::stream(opened.stream(range.clone())).into_response()
     };
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -115,27 +89,6 @@ pub async fn download_file(context: &RequestContext, job: String, name: String) 
 fn record_download(context: &RequestContext, job: &str, name: &str) {
     if context.app.logs.audit.records(RecordedRequests::All) {
         context.app.logs.audit.add(&AuditEntry::Download { job: job.to_owned(), file: name.to_owned() });
-    }
-}
-
-/// A download that is recorded in the export log.
-#[derive(Clone)]
-struct LoggedDownload {
-    log: Arc<ExportLog>,
-    job: String,
-    file: ExportFile,
-}
-
-impl LoggedDownload {
-    fn begin(log: Arc<ExportLog>, job: String, file: &ExportFile) -> Self {
-        log.record_download_start(&job, file);
-        Self { log, job, file: file.clone() }
-    }
-
-    /// Records the end, even if the client leaves meanwhile.
-    async fn record_end(self) {
-        let record = async move { self.log.record_download_end(&self.job, &self.file).await };
-        drop(tokio::spawn(record).await);
     }
 }
 

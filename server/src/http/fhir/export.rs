@@ -106,7 +106,7 @@ async fn kick_off(
         groups,
         lenient: context.is_lenient(),
     };
-    let (request_url, parameters) = (request.request_url.clone(), request.parameters.clone());
+    let request_url = request.request_url.clone();
     let job = match context.app.bulk.kick_off(request, context.now).await {
         Err(KickOffError::Forbidden { kind }) => {
             return Err(missing_export_scope(context, &access, &kind).await);
@@ -116,11 +116,8 @@ async fn kick_off(
     context.app.logs.audit.add(&AuditEntry::Export {
         client_id: access.token.client_id.clone(),
         job: job.to_string(),
-        request: request_url.clone(),
+        request: request_url,
     });
-    if let Some(log) = &context.app.logs.exports {
-        log.record_kick_off(&job, &request_url, &parameters).await;
-    }
     let response = information("the export has started; its status is at the URL in Content-Location");
     let location = format!("{}/bulk/{job}", context.app.address.fhir_base);
     Ok(reply::with(response, header::CONTENT_LOCATION, &location))
@@ -159,12 +156,8 @@ pub async fn export_status(context: &RequestContext, job: String) -> Result<Resp
         let text = "'page' must be a number; use the link in the previous page";
         return Err(Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text));
     };
-    let status = context.app.bulk.status(&job, page, &access.token.client_id, &types, context.now).await;
-    // The log of the client records the status that the client receives.
-    if let (Some(log), Ok(status)) = (&context.app.logs.exports, &status) {
-        log.record_status(&job, page, status).await;
-    }
-    Ok(match status? {
+    let status = context.app.bulk.status(&job, page, &access.token.client_id, &types, context.now).await?;
+    Ok(match status {
         JobStatus::InProgress { progress, retry_after_s, manifest } => {
             let response = match manifest {
                 Some(manifest) => reply::body(StatusCode::ACCEPTED, "application/json", manifest),

@@ -135,9 +135,9 @@ impl AuditLog {
             max_bytes: config.max_bytes,
             removes_early: !sync,
         };
-        let retained = RetainedFolder::new(folder.clone(), "audit-", ".ndjson", limits);
+        let retained = RetainedFolder::new(folder, "audit-", ".ndjson", limits);
         let disk = retained.disk();
-        let lines = AppendLog::open(folder, "audit log", sync, Some(retained))?;
+        let lines = AppendLog::open(retained, "audit log", sync)?;
         let most = MAX_STRANGER_EVENTS;
         let (strangers, varieties) = (MinuteCounts::new(most), MinuteCounts::new(most));
         let others = MinuteCounts::new(most);
@@ -279,7 +279,7 @@ impl AuditLog {
         let id = resource_id(&*self.clock.random);
         let event = render::render(entry, caller, now, &id, &self.source);
         let day = &fhir::instant::format(now)[..10];
-        LogLine { file: day.to_owned(), text: format!("{event}\n") }
+        LogLine { day: day.to_owned(), text: format!("{event}\n") }
     }
 
     fn add_line(&self, entry: &AuditEntry, caller: Option<Arc<AuditCaller>>, now: Timestamp) {

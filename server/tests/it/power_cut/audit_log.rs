@@ -5,19 +5,20 @@ use std::path::Path;
 use trefoil_power_cut::{Exploration, NameRule, Recording, explore, mark, recorded_folder, recorded_session};
 use trefoil_server::node::data_folder::make_data_folder;
 use trefoil_server::records::append_log::{AppendLog, LogLine};
+use trefoil_server::records::retained_folder::{RetainedFolder, RetentionLimits};
 
 const TEST: &str = "power_cut::audit_log::lines_are_recorded";
 const SESSIONS: usize = 2;
 /// Number of states that the ordinary tests check, and for each planted fault.
 const STATES: usize = 1_500;
 const STATES_WITH_FAULT: usize = 500;
-/// Number of lines in each session, and of lines in a file.
+/// Number of lines in each session, and of lines in the file of a day.
 const LINES: usize = 20;
-const FILE_LINES: usize = 12;
+const DAY_LINES: usize = 12;
 
 fn line(number: usize) -> LogLine {
     let text = format!("{number} {}\n", "x".repeat(20 + 97 * (number % 9)));
-    LogLine { file: format!("audit-{}.ndjson", number / FILE_LINES), text }
+    LogLine { day: format!("2026-11-{:02}", 1 + number / DAY_LINES), text }
 }
 
 /// If this process is recorded: writes the lines of a session and marks each of them. Otherwise: does so
@@ -35,7 +36,9 @@ fn lines_are_recorded() {
 fn write(root: &Path, session: usize, acknowledged: impl Fn(usize)) {
     let data = root.join("data");
     make_data_folder(&data).unwrap();
-    let log = AppendLog::open(data.join("audit"), "audit log", true, None).unwrap();
+    let limits = RetentionLimits { keep_days: 0, max_bytes: 0, removes_early: false };
+    let folder = RetainedFolder::new(data.join("audit"), "audit-", ".ndjson", limits);
+    let log = AppendLog::open(folder, "audit log", true).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for number in session * LINES..(session + 1) * LINES {
         assert!(runtime.block_on(log.write(vec![line(number)])));
@@ -46,10 +49,10 @@ fn write(root: &Path, session: usize, acknowledged: impl Fn(usize)) {
 fn check(root: &Path, marks: &[&str]) -> Result<(), String> {
     let acknowledged = marks.last().map_or(0, |mark| mark.parse::<usize>().unwrap() + 1);
     for number in 0..acknowledged {
-        let LogLine { file, text } = line(number);
+        let LogLine { day, text } = line(number);
         // A line of a power cut may consist of zeros, or end early.
-        let found =
-            std::fs::read(root.join("data/audit").join(&file)).map_err(|error| format!("{file}: {error}"))?;
+        let file = root.join(format!("data/audit/audit-{day}.ndjson"));
+        let found = std::fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?;
         if !found.split_inclusive(|byte| *byte == b'\n').any(|line| line == text.as_bytes()) {
             return Err(format!("line {number} of {acknowledged} is missing"));
         }

@@ -109,7 +109,6 @@ impl GzipLocks {
 pub struct ExportFile {
     job: String,
     kinds: Vec<String>,
-    is_organized: bool,
     format: Format,
     file: OutputFile,
     files: ExportFiles,
@@ -142,24 +141,13 @@ impl ExportFile {
             (ManifestSection::Output, Some(_)) => job.kinds.clone(),
             (ManifestSection::Deleted | ManifestSection::Error, _) => Vec::new(),
         };
-        let is_organized = job.parameters.organize_by.is_some();
         let (id, format) = (job.id.clone(), job.parameters.format);
-        Self { job: id, kinds, is_organized, format, file, files, gzips }
+        Self { job: id, kinds, format, file, files, gzips }
     }
 
     /// The resource types that the file may contain.
     pub fn kinds(&self) -> &[String] {
         &self.kinds
-    }
-
-    /// The manifest entry of the file.
-    pub fn listed(&self) -> &OutputFile {
-        &self.file
-    }
-
-    /// `true` if the file contains blocks (organized output).
-    pub fn is_organized(&self) -> bool {
-        self.is_organized
     }
 
     /// The format of the file.
