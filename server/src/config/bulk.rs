@@ -31,7 +31,7 @@ settings_table! {
         /// worker that is paused for longer loses its export. Several nodes need at least 10, because their
         /// clocks may differ.
         lease_s: Spanned<u32> ["seconds"] = implicit(60),
-        /// Version of the Bulk Data guide; 3.0.0 adds its parameters and its manifest.
+        /// Version of the Bulk Data guide; 3.0.0 adds manifests in pages.
         guide: ::bulk::GuideVersion = ::bulk::GuideVersion::default(),
         /// Export the members of nested Groups too.
         nested_groups: bool = false,

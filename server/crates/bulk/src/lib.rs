@@ -67,7 +67,7 @@ pub enum GuideVersion {
     #[default]
     #[serde(rename = "2.0.0")]
     V2,
-    /// Bulk Data Access 3.0.0 (STU3): more parameters, and manifests with pages.
+    /// Bulk Data Access 3.0.0 (STU3): manifests with pages.
     #[serde(rename = "3.0.0")]
     V3,
 }

@@ -1,7 +1,6 @@
 //! The URLs of attachments in exported resources. A client finds a Binary of this server only by an absolute
 //! URL (Bulk Data Access 2.0.0, Attachments), while resources refer to it by a relative one.
 
-use bytes::Bytes;
 use memchr::memmem;
 use store::LinePage;
 
@@ -33,12 +32,6 @@ fn inserted(resources: &[u8], urls: &[usize], fhir_base: &str) -> Vec<u8> {
     text
 }
 
-/// A resource with absolute URLs. A resource without relative ones is not copied.
-pub(crate) fn absolute(resource: Bytes, fhir_base: &str) -> Bytes {
-    let urls: Vec<_> = relative_urls(&resource).collect();
-    if urls.is_empty() { resource } else { inserted(&resource, &urls, fhir_base).into() }
-}
-
 /// A page of lines with absolute URLs. A page without relative ones is not copied.
 pub(crate) fn absolute_lines(page: LinePage, fhir_base: &str) -> LinePage {
     let urls: Vec<_> = relative_urls(&page.text).collect();
@@ -52,14 +45,17 @@ pub(crate) fn absolute_lines(page: LinePage, fhir_base: &str) -> LinePage {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     #[test]
     fn only_relative_urls_of_binaries_become_absolute() {
         #[track_caller]
         fn check(resource: &'static str, expected: &str) {
-            let found = absolute(Bytes::from_static(resource.as_bytes()), "https://h/r4");
-            assert_eq!(std::str::from_utf8(&found).unwrap(), expected);
+            let text = Bytes::from_static(resource.as_bytes());
+            let page = absolute_lines(LinePage { text, ..LinePage::default() }, "https://h/r4");
+            assert_eq!(std::str::from_utf8(&page.text).unwrap(), expected);
         }
         check(r#"{"content":{"url":"Binary/b"}}"#, r#"{"content":{"url":"https://h/r4/Binary/b"}}"#);
         check(

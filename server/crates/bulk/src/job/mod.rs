@@ -99,9 +99,6 @@ pub(crate) struct Checkpoint {
     pub page: ExportCursor,
     /// Number of resources of the page that earlier files contain.
     pub skip: usize,
-    /// Number of resources of the next block that earlier files contain.
-    #[serde(default)]
-    pub line: u64,
     /// Number of earlier files of the same section and type.
     pub files: u32,
 }
@@ -156,11 +153,8 @@ pub enum ManifestSection {
 pub struct OutputFile {
     /// List of the manifest that contains the file.
     pub section: ManifestSection,
-    /// Type of the file's resources. With organized output, type of the resources that head the blocks.
+    /// Type of the file's resources.
     pub kind: String,
-    /// `true` if the last block of the file continues in the next file.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub continues: bool,
     /// File name: the last segment of its URL.
     pub name: String,
     /// Number of the attempt that wrote the file.
@@ -178,8 +172,6 @@ pub struct OutputFile {
 pub(crate) enum ExportPart<'a> {
     /// The exported resources of a type.
     Kind(&'a str),
-    /// All exported resources, in blocks headed by resources of this type.
-    Organized(&'a str),
     /// The deleted resources of a type.
     Deleted(&'a str),
 }
@@ -279,20 +271,15 @@ impl Job {
     /// The number of parts. Deleted resources are exported only if the request has `_since`.
     pub(crate) fn parts(&self) -> usize {
         let deleted = if self.parameters.since.is_some() { self.kinds.len() } else { 0 };
-        self.output_parts() + deleted
+        self.kinds.len() + deleted
     }
 
-    fn output_parts(&self) -> usize {
-        if self.parameters.organize_by.is_some() { 1 } else { self.kinds.len() }
-    }
-
-    /// The content of a part. The output comes first, with one part for each type or a single part for
-    /// organized output. The deleted resources of each type follow.
+    /// The content of a part: the resources of each type come first, and the deleted ones of each type
+    /// follow.
     pub(crate) fn part(&self, part: usize) -> ExportPart<'_> {
-        match (part.checked_sub(self.output_parts()), &self.parameters.organize_by) {
-            (Some(part), _) => ExportPart::Deleted(&self.kinds[part]),
-            (None, None) => ExportPart::Kind(&self.kinds[part]),
-            (None, Some(by)) => ExportPart::Organized(by),
+        match part.checked_sub(self.kinds.len()) {
+            Some(part) => ExportPart::Deleted(&self.kinds[part]),
+            None => ExportPart::Kind(&self.kinds[part]),
         }
     }
 
@@ -434,7 +421,6 @@ mod tests {
         let file = |section| OutputFile {
             section,
             kind: String::new(),
-            continues: false,
             name: String::new(),
             attempt: 1,
             count: 1,

@@ -1,6 +1,5 @@
 //! Reads the resources of a job from the store, in an order fixed by the snapshot.
 
 pub(crate) mod delete_bundle;
-pub(crate) mod organized_output;
 pub(crate) mod read_ahead;
 pub(crate) mod selection;

@@ -55,7 +55,6 @@ pub(crate) struct Selection<'a> {
     job: &'a Job,
     kind: &'a str,
     criteria: &'a ExportPlan,
-    patients: &'a PatientScope,
     role: ExportRole,
     projection: Option<ElementProjection>,
     at: ExportCursor,
@@ -65,8 +64,6 @@ pub(crate) struct Selection<'a> {
     lines_ahead: Option<ReadAhead<'a>>,
     /// `true` if tombstones are selected instead of resources.
     deleted: bool,
-    /// `true` if all resources are selected with all elements, regardless of time and searches.
-    every: bool,
     /// Id of the Patient that was looked up last, and whether the Patient exists. Resources are read by
     /// compartment, so most lookups are for the same Patient.
     looked_up: Option<(String, bool)>,
@@ -91,14 +88,12 @@ impl<'a> Selection<'a> {
             job,
             kind,
             criteria,
-            patients: &criteria.patients,
             role: job.role(kind),
             projection: criteria.projection(job, kind),
             at: cursor,
             ahead: None,
             lines_ahead: None,
             deleted: false,
-            every: false,
             looked_up: None,
             latest: None,
             with_supporting: None,
@@ -114,34 +109,6 @@ impl<'a> Selection<'a> {
     fn without_supporting(self) -> Self {
         let role = if self.role.is_main() { ExportRole::Main } else { self.role };
         Self { role, ..self }
-    }
-
-    /// Selects all resources, regardless of time and searches.
-    pub fn of_every(self) -> Self {
-        Self { every: true, ..self }
-    }
-
-    /// Selects resources of these Patients instead of the job's Patients.
-    pub fn within(self, patients: &'a PatientScope) -> Self {
-        Self { patients, ..self }
-    }
-
-    pub fn whole(self) -> Self {
-        Self { projection: None, ..self }
-    }
-
-    /// A resource as it is exported, or `None` if the resource is not selected.
-    pub async fn chosen(&mut self, version: Version) -> Result<Option<Bytes>, StoreError> {
-        if !self.is_chosen(&version, None).await? {
-            return Ok(None);
-        }
-        Ok(self.projected(version)?.body)
-    }
-
-    /// A resource reduced to the exported elements.
-    pub fn projected(&self, mut version: Version) -> Result<Version, StoreError> {
-        self.project(&mut version)?;
-        Ok(version)
     }
 
     /// The cursor of the next page.
@@ -214,7 +181,7 @@ impl<'a> Selection<'a> {
         };
         let is_plain = self.role == ExportRole::Main
             && self.listed().is_none()
-            && !(self.deleted || self.every)
+            && !self.deleted
             && self.projection.is_none()
             && self.criteria.joiners.is_empty()
             && self.criteria.scope.entered.is_empty()
@@ -249,17 +216,14 @@ impl<'a> Selection<'a> {
 
     /// The resources to read, if only they can be selected.
     fn listed(&self) -> Option<&ListedResources> {
-        if self.with_supporting.is_some() && !self.every {
+        if self.with_supporting.is_some() {
             return self.with_supporting.as_ref();
         }
-        if self.role != ExportRole::Main || self.every {
+        if self.role != ExportRole::Main {
             return None;
         }
-        let ExportPlan { changes, candidates, patients, .. } = self.criteria;
-        // Organized output reads each type once for each head, so it reads the few resources of the head
-        // instead.
-        let reads_whole_type = std::ptr::eq(self.patients, patients);
-        let candidates = Some(candidates).filter(|listed| reads_whole_type && listed.has(self.kind));
+        let ExportPlan { changes, candidates, .. } = self.criteria;
+        let candidates = Some(candidates).filter(|listed| listed.has(self.kind));
         // All resources of a new type are exported, however old they are.
         let is_new_type =
             self.job.is_new_type(self.kind) || self.kind == "Provenance" && self.job.has_new_type();
@@ -269,7 +233,7 @@ impl<'a> Selection<'a> {
 
     /// The members whose compartments are read one after the other.
     fn walked_members(&self) -> Option<&'a GroupMembers> {
-        match self.patients {
+        match &self.criteria.patients {
             PatientScope::Members(members)
                 if self.kind != "Provenance"
                     && self.role == ExportRole::Main
@@ -283,7 +247,7 @@ impl<'a> Selection<'a> {
     }
 
     fn project(&self, version: &mut Version) -> Result<(), StoreError> {
-        let (Some(projection), Some(body), false) = (&self.projection, &version.body, self.every) else {
+        let (Some(projection), Some(body)) = (&self.projection, &version.body) else {
             return Ok(());
         };
         let projected = projection
@@ -316,7 +280,7 @@ impl<'a> Selection<'a> {
         {
             return self.is_provenance_of_exported(version, which).await;
         }
-        match (self.patients, member) {
+        match (&self.criteria.patients, member) {
             (PatientScope::All, _) => Ok(true),
             // A resource in the compartments of several members is exported with the first of them.
             (PatientScope::Members(members), Some(member)) => {
@@ -337,7 +301,7 @@ impl<'a> Selection<'a> {
     /// Lists the resources of a type that has both roles, so that not all of the type are read. In an
     /// export of all Patients, they are.
     async fn list_with_supporting(&mut self) -> Result<(), StoreError> {
-        let PatientScope::Members(members) = self.patients else { return Ok(()) };
+        let PatientScope::Members(members) = &self.criteria.patients else { return Ok(()) };
         if self.role != ExportRole::MainAndSupporting || self.with_supporting.is_some() {
             return Ok(());
         }
@@ -370,7 +334,7 @@ impl<'a> Selection<'a> {
         let is_after =
             parameters.since.is_none_or(|since| version.updated > since) || !self.deleted && is_new;
         let is_before = parameters.until.is_none_or(|until| version.updated < until);
-        self.every || (is_after && is_before)
+        is_after && is_before
     }
 
     /// `true` if the resource is in the compartment of a Patient who has joined the Group since `_since`.
@@ -408,7 +372,6 @@ impl<'a> Selection<'a> {
 
     async fn is_met(&self, version: &Version) -> Result<bool, StoreError> {
         match &version.body {
-            _ if self.every => Ok(true),
             Some(body) => Ok(self.criteria.is_met(&version.key.kind, body)),
             None => self.criteria.was_met(self.store, &version.key, version.seq).await,
         }
@@ -451,7 +414,7 @@ impl<'a> Selection<'a> {
 
     /// `true` if the resources of this Patient are exported.
     async fn is_patient(&mut self, id: &str) -> Result<bool, StoreError> {
-        if let PatientScope::Members(members) = self.patients {
+        if let PatientScope::Members(members) = &self.criteria.patients {
             return Ok(members.position(id).is_some());
         }
         if let Some((known, is_there)) = &self.looked_up
@@ -501,7 +464,7 @@ impl<'a> Selection<'a> {
         if !self.is_in_time(&version) || !self.is_met(&version).await? {
             return Ok(false);
         }
-        match self.patients {
+        match &self.criteria.patients {
             PatientScope::All => Ok(true),
             _ => self.has_patient(&version).await,
         }

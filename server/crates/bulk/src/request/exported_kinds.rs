@@ -53,9 +53,8 @@ pub fn role(
     if is_main && *level == ExportLevel::System {
         return Some(ExportRole::Main);
     }
-    // Supporting resources belong to no block of organized output.
     let is_wanted = parameters.supporting || parameters.types.as_ref().is_some_and(names);
-    let is_supporting = is_wanted && parameters.organize_by.is_none() && SUPPORTING.contains(&kind);
+    let is_supporting = is_wanted && SUPPORTING.contains(&kind);
     match (is_main, is_supporting) {
         (true, true) => Some(ExportRole::MainAndSupporting),
         (true, false) => Some(ExportRole::Main),

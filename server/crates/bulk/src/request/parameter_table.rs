@@ -108,13 +108,6 @@ export_parameters! {
         repeats: true,
         since: GuideVersion::V2,
     }
-    /// Type of the resources that head the blocks of the files.
-    OrganizeOutputBy {
-        name: "organizeOutputBy",
-        fhir_type: "string",
-        repeats: false,
-        since: GuideVersion::V3,
-    }
     /// Whether the manifest may have pages that are available before the export is complete.
     AllowPartialManifests {
         name: "allowPartialManifests",

@@ -43,15 +43,22 @@ pub struct ExportParameters {
     /// Format of output files.
     #[serde(default)]
     pub format: Format,
-    /// Type of the resources that head the blocks of organized output (guide 3.0.0; see
-    /// `read::organized_output`).
-    #[serde(default)]
+    /// In exports of an earlier version only: the type of the resources by which their files are organized.
+    /// Such an export cannot be continued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub organize_by: Option<String>,
     /// `true` if the manifest may have pages that are available before the export is complete (guide 3.0.0).
     #[serde(default)]
     pub partial_manifests: bool,
     /// One text for each parameter or value that was omitted under `handling=lenient`.
     pub notes: Vec<String>,
+}
+
+impl ExportParameters {
+    /// `true` if an earlier version accepted them, and their files can no longer be written.
+    pub(crate) fn are_former(&self) -> bool {
+        self.format == Format::Former || self.organize_by.is_some()
+    }
 }
 
 /// Values of `includeAssociatedData` for Provenance. The later variant includes the earlier one.
@@ -162,7 +169,6 @@ impl<'a> ParameterChecker<'a> {
                 }
             }
             ExportParameter::Patient => self.patient(name, value)?,
-            ExportParameter::OrganizeOutputBy => self.organize(name, value)?,
             ExportParameter::AllowPartialManifests => match value {
                 "true" => self.out.partial_manifests = true,
                 "false" => self.out.partial_manifests = false,
@@ -255,42 +261,6 @@ impl<'a> ParameterChecker<'a> {
         Ok(())
     }
 
-    fn organize(&mut self, name: &str, value: &str) -> Result<(), KickOffError> {
-        let Some(kind) = fhir::resource_type(value) else {
-            return self.note(name, format!("'{value}' is not a resource type of FHIR R4"));
-        };
-        self.allowed(kind)?;
-        if self.request.level != ExportLevel::System && !contains_type(kind) {
-            let why = format!("{kind} is not in the compartment of a Patient; export it from the system");
-            return self.note(name, why);
-        }
-        self.out.organize_by = Some(kind.to_owned());
-        Ok(())
-    }
-
-    /// Checks that each exported type heads blocks or can belong to a block.
-    fn check_organized(&mut self) -> Result<(), KickOffError> {
-        let Some(by) = self.out.organize_by.take() else { return Ok(()) };
-        if self.out.types.as_ref().is_some_and(|types| !types.contains(&by)) {
-            return self
-                .note(ExportParameter::OrganizeOutputBy.row().name, format!("_type does not name {by}"));
-        }
-        let outside = |types: &Vec<String>| types.iter().find(|kind| !contains_type(kind)).cloned();
-        if (by == "Patient" || self.request.level != ExportLevel::System)
-            && let Some(kind) = self.out.types.as_ref().and_then(outside)
-        {
-            let why = format!("{kind} is not in the compartment of a Patient and would not be in any block");
-            self.note(ExportParameter::Type.row().name, why)?;
-        }
-        if self.out.supporting {
-            let why = "_supporting must not be used with organizeOutputBy, because supporting resources do not belong to a block";
-            self.note(ExportParameter::IncludeAssociatedData.row().name, why)?;
-            self.out.supporting = false;
-        }
-        self.out.organize_by = Some(by);
-        Ok(())
-    }
-
     fn finish(mut self) -> Result<ExportParameters, KickOffError> {
         if let Some(patients) = &mut self.out.patients {
             patients.sort();
@@ -318,10 +288,8 @@ impl<'a> ParameterChecker<'a> {
                 self.note(ExportParameter::TypeFilter.row().name, why)?;
             }
         }
-        self.check_organized()?;
         let is_group = matches!(self.request.level, ExportLevel::Group(_));
-        self.out.supporting |=
-            self.rules.supporting && is_group && self.out.types.is_none() && self.out.organize_by.is_none();
+        self.out.supporting |= self.rules.supporting && is_group && self.out.types.is_none();
         Ok(self.out)
     }
 }
@@ -423,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn guide_3_has_more_parameters() {
+    fn guide_3_has_another_parameter() {
         let rules = ParameterRules {
             fhir_base: BASE,
             guide: GuideVersion::V3,
@@ -437,28 +405,7 @@ mod tests {
         };
         assert_eq!(ask(&[("allowPartialManifests", "true")], false).unwrap(), 0);
         assert!(ask(&[("allowPartialManifests", "maybe")], true).is_err());
-        assert_eq!(ask(&[("organizeOutputBy", "Patient")], false).unwrap(), 0);
-        assert_eq!(ask(&[("organizeOutputBy", "Patient"), ("_type", "Patient")], false).unwrap(), 0);
-        for (bad, says) in [
-            (&[("organizeOutputBy", "Pony")][..], "'Pony' is not a resource type"),
-            (&[("organizeOutputBy", "Patient"), ("_type", "Observation")], "_type does not name Patient"),
-            (
-                &[("organizeOutputBy", "Patient"), ("_type", "Patient,Location")],
-                "Location is not in the compartment of",
-            ),
-            (
-                &[("organizeOutputBy", "Patient"), ("includeAssociatedData", "_supporting")],
-                "_supporting must not be used with organizeOutputBy",
-            ),
-        ] {
-            assert!(ask(bad, false).unwrap_err().to_string().contains(says), "{bad:?}");
-            assert_eq!(ask(bad, true).unwrap(), 1, "{bad:?}");
-        }
-        assert!(
-            ask(&[("organizeOutputBy", "Condition")], true).is_err(),
-            "the token has no scope for Condition"
-        );
-        let twice = [("organizeOutputBy", "Patient"), ("organizeOutputBy", "Patient")];
+        let twice = [("allowPartialManifests", "true"), ("allowPartialManifests", "true")];
         assert!(ask(&twice, true).unwrap_err().to_string().contains("more than once"));
     }
 

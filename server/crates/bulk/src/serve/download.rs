@@ -138,6 +138,7 @@ impl ExportFile {
     pub(crate) fn new(job: &Job, file: OutputFile, files: ExportFiles, gzips: Arc<GzipLocks>) -> Self {
         let kinds = match (file.section, &job.parameters.organize_by) {
             (ManifestSection::Output, None) => vec![file.kind.clone()],
+            // A file of an earlier version can contain each type of its export.
             (ManifestSection::Output, Some(_)) => job.kinds.clone(),
             (ManifestSection::Deleted | ManifestSection::Error, _) => Vec::new(),
         };

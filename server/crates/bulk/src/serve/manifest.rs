@@ -1,5 +1,4 @@
-//! Manifests for both versions of the guide. Version 3.0.0 adds `outputOrganizedBy`, `continuesInFile`, and
-//! pages with a `link` to the next page.
+//! Manifests for both versions of the guide. Version 3.0.0 adds pages with a `link` to the next page.
 
 use std::ops::Range;
 
@@ -31,19 +30,18 @@ type Address<'a> = &'a dyn Fn(&OutputFile) -> String;
 
 impl ManifestPage<'_> {
     /// The entries of one list of the manifest.
-    fn list(&self, section: ManifestSection, entry: impl Fn(usize, &OutputFile) -> Value) -> Value {
+    fn list(&self, section: ManifestSection, entry: impl Fn(&OutputFile) -> Value) -> Value {
         let all = self.job.files.iter().enumerate();
         let of_section = all.filter(|(index, file)| {
             file.section == section && (section == ManifestSection::Error || self.files.contains(index))
         });
-        of_section.map(|(index, file)| entry(index, file)).collect::<Vec<_>>().into()
+        of_section.map(|(_, file)| entry(file)).collect::<Vec<_>>().into()
     }
 }
 
 fn version_2(page: &ManifestPage<'_>, address: Address<'_>) -> Value {
     let job = page.job;
-    let entry =
-        |_, file: &OutputFile| json!({ "type": file.kind, "url": address(file), "count": file.count });
+    let entry = |file: &OutputFile| json!({ "type": file.kind, "url": address(file), "count": file.count });
     let mut manifest = json!({
         "transactionTime": fhir::instant::format(job.transaction_time),
         "request": job.request_url,
@@ -60,17 +58,6 @@ fn version_2(page: &ManifestPage<'_>, address: Address<'_>) -> Value {
 
 fn version_3(page: &ManifestPage<'_>, address: Address<'_>) -> Value {
     let mut manifest = version_2(page, address);
-    if let Some(by) = &page.job.parameters.organize_by {
-        manifest["outputOrganizedBy"] = by.as_str().into();
-        // Organized files contain several types, so their entries have no `type`.
-        manifest["output"] = page.list(ManifestSection::Output, |at, file| {
-            let mut entry = json!({ "url": address(file), "count": file.count });
-            if let Some(next) = page.job.files.get(at + 1).filter(|_| file.continues) {
-                entry["continuesInFile"] = address(next).into();
-            }
-            entry
-        });
-    }
     if let Some(next) = &page.next {
         manifest["link"] = json!([{ "relation": "next", "url": next }]);
     }

@@ -148,16 +148,6 @@ async fn a_supporting_type_in_type_gives_the_resources_that_are_referred_to() {
     }
     let found: Vec<String> = read(&world, group(), &[]).await;
     assert_eq!(found, ["Encounter/e", "Patient/p"]);
-    // A block of organized output has no supporting resources, even if the request is lenient.
-    let organized = [("_type", "Encounter,Organization"), ("organizeOutputBy", "Encounter")];
-    let mut request = world.request(group(), &organized);
-    let refused = world.bulk.kick_off(request.clone(), world.now()).await.unwrap_err().to_string();
-    assert!(refused.contains("Organization is not in the compartment of a Patient"), "{refused}");
-    request.lenient = true;
-    let job = world.bulk.kick_off(request, world.now()).await.unwrap();
-    let manifest = finish(&world.bulk, &job, world.now()).await;
-    let text = world.file(&world.bulk, manifest["output"][0]["url"].as_str().unwrap()).await;
-    assert!(text.contains(r#""Encounter""#) && !text.contains(r#""resourceType":"Organization""#), "{text}");
     // With the setting, the default export of a Group has all of them.
     world.bulk = world.reopened_with(|options| options.supporting = true);
     let found: Vec<String> = read(&world, group(), &[]).await;

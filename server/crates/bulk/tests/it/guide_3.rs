@@ -1,6 +1,6 @@
-//! Tests of additions in version 3.0.0 of the guide: output in blocks, and manifests in pages.
+//! Tests of additions in version 3.0.0 of the guide: manifests in pages.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use trefoil_bulk::{ExportLevel, FileError, GuideVersion, JobStatus, TypeAccess};
@@ -42,109 +42,6 @@ async fn filled(file_size: u64) -> World {
         .await;
     world.put("Provenance", "of-nobody", json!({ "target": [to("Organization/ward")] })).await;
     world
-}
-
-/// Returns the blocks of an export by head: the lines after the headers in order, and the number of files
-/// that contain the block.
-async fn blocks(world: &World, manifest: &Value) -> BTreeMap<String, (Vec<String>, usize)> {
-    let mut blocks = BTreeMap::<String, (Vec<String>, usize)>::new();
-    let mut goes_on: Option<(String, String)> = None;
-    for entry in manifest["output"].as_array().unwrap() {
-        assert!(entry.get("type").is_none(), "{entry}");
-        let url = entry["url"].as_str().unwrap();
-        let text = world.file(&world.bulk, url).await;
-        assert_eq!(text.lines().count() as u64, entry["count"].as_u64().unwrap());
-        let mut head = String::new();
-        for (at, line) in text.lines().enumerate() {
-            let line: Value = serde_json::from_str(line).unwrap();
-            if line["resourceType"] == "Parameters" {
-                assert_eq!(line["parameter"][0]["name"], "header");
-                head = line["parameter"][0]["valueReference"]["reference"].as_str().unwrap().to_owned();
-                let block = blocks.entry(head.clone()).or_default();
-                block.1 += 1;
-                let expected = (at == 0).then(|| goes_on.take()).flatten();
-                assert!(block.1 == 1 || expected == Some((head.clone(), url.to_owned())), "{head} in {url}");
-            } else {
-                let name =
-                    format!("{}/{}", line["resourceType"].as_str().unwrap(), line["id"].as_str().unwrap());
-                blocks.get_mut(&head).expect("a file begins with a header").0.push(name);
-            }
-        }
-        goes_on = entry["continuesInFile"].as_str().map(|next| (head, next.to_owned()));
-    }
-    blocks
-}
-
-#[tokio::test]
-async fn each_patient_has_a_block() {
-    let (small, large) = (filled(FILE_SIZE).await, filled(1 << 20).await);
-    let query = [("organizeOutputBy", "Patient")];
-    for level in [ExportLevel::System, ExportLevel::Patient] {
-        let manifest = large.export(level.clone(), &query).await;
-        assert_eq!(manifest["outputOrganizedBy"], "Patient");
-        assert_eq!(manifest["output"].as_array().unwrap().len(), 1);
-        let whole = blocks(&large, &manifest).await;
-        let names: Vec<_> = whole.keys().map(String::as_str).collect();
-        assert_eq!(names, ["Patient/a", "Patient/b", "Patient/c", "Patient/d", "Patient/e"]);
-        let of = |id: &str| whole[&format!("Patient/{id}")].0.join(" ");
-        // A resource that belongs to two heads is in both blocks.
-        assert_eq!(of("a"), "Patient/a Observation/b00 Observation/c00 Observation/d00 Observation/e00");
-        // Each Provenance is in the block once, even if two of its targets are in the compartment.
-        assert_eq!(of("b"), "Patient/b Observation/b00 Observation/b01 Observation/b02 Provenance/of-both");
-        assert!(of("d").ends_with("Observation/d08 Provenance/of-one Provenance/of-two"));
-        assert!(of("e").ends_with("Observation/e11 Provenance/of-two"));
-
-        let manifest = small.export(level, &query).await;
-        let cut = blocks(&small, &manifest).await;
-        for (head, (lines, _)) in &whole {
-            assert_eq!(&cut[head].0, lines, "{head}");
-        }
-        // Only blocks that do not fit into one file are divided.
-        let files: Vec<_> = cut.values().map(|(_, files)| *files).collect();
-        assert!(files[2] > 1 && [0, 1, 3, 4].iter().all(|at| files[*at] == 1), "{files:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_block_contains_the_selected_resources() {
-    let world = filled(1 << 20).await;
-    let of = async |level: ExportLevel, query: &[(&str, &str)]| {
-        let query: Vec<_> = [("organizeOutputBy", "Patient")].iter().chain(query).copied().collect();
-        let found = blocks(&world, &world.export(level, &query).await).await;
-        found.into_iter().map(|(head, (lines, _))| format!("{head}: {}", lines.join(" "))).collect::<Vec<_>>()
-    };
-    assert_eq!(of(ExportLevel::System, &[("_type", "Patient")]).await[0], "Patient/a: Patient/a");
-    assert_eq!(
-        of(ExportLevel::Patient, &[("_typeFilter", "Observation?_id=b01")]).await[1],
-        "Patient/b: Patient/b Observation/b01 Provenance/of-both"
-    );
-    let latest = [("includeAssociatedData", "LatestProvenanceResources"), ("_type", "Patient,Observation")];
-    assert!(of(ExportLevel::Patient, &latest).await[1].ends_with("Observation/b02 Provenance/of-both"));
-    // The header names a Patient who has not changed since then. A block without resources is omitted.
-    let since = world.store_time().await;
-    world.put("Observation", "later", json!({ "subject": to("Patient/d") })).await;
-    world.delete("Observation", "e00").await;
-    assert_eq!(of(ExportLevel::System, &[("_since", &since)]).await, ["Patient/d: Observation/later"]);
-    world.put("Group", "g", json!({ "member": [{ "entity": to("Patient/e") }] })).await;
-    let group = of(ExportLevel::Group("g".to_owned()), &[("_type", "Patient")]).await;
-    assert_eq!(group, ["Patient/e: Patient/e"]);
-    let elements = [("organizeOutputBy", "Patient"), ("_elements", "id"), ("_type", "Patient,Observation")];
-    let manifest = world.export(ExportLevel::System, &elements).await;
-    let text = world.file(&world.bulk, manifest["output"][0]["url"].as_str().unwrap()).await;
-    assert!(text.contains("SUBSETTED") && !text.contains("performer"), "{text}");
-}
-
-#[tokio::test]
-async fn blocks_of_other_types_contain_the_resources_that_refer_to_the_head() {
-    let world = filled(1 << 20).await;
-    let manifest =
-        world.export(ExportLevel::System, &[("organizeOutputBy", "Organization"), ("_elements", "id")]).await;
-    let found = blocks(&world, &manifest).await;
-    let patients = "Patient/a Patient/b Patient/c Patient/d Patient/e";
-    let clinic = format!("Organization/clinic Organization/ward {patients}");
-    assert_eq!(found["Organization/clinic"].0.join(" "), clinic);
-    assert_eq!(found["Organization/ward"].0.join(" "), "Organization/ward Provenance/of-nobody");
-    assert_eq!(found.len(), 2);
 }
 
 /// Returns all pages of a manifest that are available now, without their links.

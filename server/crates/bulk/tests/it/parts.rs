@@ -160,14 +160,10 @@ proptest! {
     #[test]
     fn an_interrupted_export_has_the_same_bytes(
         steps in proptest::collection::vec(0_usize..60, 1..12), group: bool, since: bool,
-        by in prop_oneof![Just(None), Just(Some("Patient")), Just(Some("Organization"))],
     ) {
-        // Organizations are not in a Patient compartment, so a Group export cannot be organized by them.
-        let group = group && by != Some("Organization");
         let level = if group { ExportLevel::Group("g".to_owned()) } else { ExportLevel::System };
         let mut query = vec![];
         query.extend(since.then_some(("_since", "$since")));
-        query.extend(by.map(|kind| ("organizeOutputBy", kind)));
         let (undisturbed, resumed) = broken_off(&level, &query, &steps);
         prop_assert!(undisturbed.len() > 1);
         prop_assert_eq!(undisturbed, resumed);

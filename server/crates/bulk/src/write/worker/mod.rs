@@ -8,8 +8,6 @@
 //! record. A worker that finds the record changed by another process has lost its lease and stops (see
 //! [`crate::write::job_record`]).
 
-mod blocks;
-
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -24,7 +22,6 @@ use crate::abort_on_drop::AbortOnDrop;
 use crate::files::attachment_urls::absolute_lines;
 use crate::files::export_files::{AttemptFile, ExportFiles};
 use crate::files::file_writer::FileWriter;
-use crate::files::format::Format;
 use crate::files::write_error::WriteError;
 use crate::group::GroupError;
 use crate::job::{self, Checkpoint, ExportPart, Job, JobState, ManifestSection, OutputFile, decode};
@@ -298,7 +295,6 @@ struct JobRun<'a, N> {
 struct OpenFile {
     section: ManifestSection,
     kind: String,
-    continues: bool,
     name: String,
     count: u64,
     lines: FileWriter,
@@ -322,7 +318,6 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         while self.place.part < job.parts() {
             match job.part(self.place.part) {
                 ExportPart::Kind(kind) => self.write_kind(&job, &criteria, kind).await?,
-                ExportPart::Organized(by) => self.write_organized(&job, &criteria, by).await?,
                 ExportPart::Deleted(_) => self.write_deleted(&job, &criteria).await?,
             }
         }
@@ -349,7 +344,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
             self.start_again().await?;
         }
         self.worker.files.check_space().map_err(WriteError::from)?;
-        if self.job.parameters.format == Format::Former {
+        if self.job.parameters.are_former() {
             let reason =
                 "the output format of this export is no longer supported; start a new export".to_owned();
             return Err(JobError::Failed { by_data: false, reason });
@@ -397,7 +392,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
                 let fit = self.fitting(&lines.ends, index);
                 if fit == 0 {
                     let files = self.place.files + 1;
-                    let checkpoint = Checkpoint { part, page: page.clone(), skip: index, line: 0, files };
+                    let checkpoint = Checkpoint { part, page: page.clone(), skip: index, files };
                     self.close(checkpoint).await?;
                     continue;
                 }
@@ -434,7 +429,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
                     }
                     if bundle.is_empty() {
                         let files = self.place.files;
-                        begins = Checkpoint { part, page: page.clone(), skip: index, line: 0, files };
+                        begins = Checkpoint { part, page: page.clone(), skip: index, files };
                     }
                     bundle.add(&version.key);
                     if bundle.is_full() {
@@ -451,7 +446,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
                 for (index, id) in criteria.scope.left(kind).into_iter().enumerate().skip(skip) {
                     if bundle.is_empty() {
                         let files = self.place.files;
-                        begins = Checkpoint { part, page: page.clone(), skip: index, line: 0, files };
+                        begins = Checkpoint { part, page: page.clone(), skip: index, files };
                     }
                     bundle.add(&ResourceKey::new(kind, id));
                     if bundle.is_full() {
@@ -523,7 +518,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
                 AttemptFile { job: &self.job.id, attempt: self.job.lease.attempt, name: &name, made: "" };
             let lines = FileWriter::new(&self.worker.files, attempt_file);
             let kind = kind.to_owned();
-            OpenFile { section, kind, continues: false, name, count: 0, lines }
+            OpenFile { section, kind, name, count: 0, lines }
         });
         self.bytes.fetch_add(text.len() as u64, Ordering::Relaxed);
         file.lines.add(self.job.parameters.format.content(text));
@@ -532,11 +527,11 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
 
     /// Completes the open file, if there is one. The next file starts at `next`.
     async fn close(&mut self, next: Checkpoint) -> Result<(), JobError> {
-        if let Some(OpenFile { section, kind, continues, name, count, lines }) = self.file.take() {
+        if let Some(OpenFile { section, kind, name, count, lines }) = self.file.take() {
             let (attempt, hash) = (self.job.lease.attempt, String::new());
             let bytes = lines.bytes;
             let finishing = lines.finish().await?;
-            let file = OutputFile { section, kind, continues, name, attempt, count, bytes, hash };
+            let file = OutputFile { section, kind, name, attempt, count, bytes, hash };
             self.closing.push_back(SyncingFile { file, hash: finishing, next: next.clone() });
             if self.closing.len() > self.worker.files.max_closing() {
                 self.finish_oldest_file().await?;
