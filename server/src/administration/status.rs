@@ -17,7 +17,7 @@ use super::command::RecordAnswer;
 use super::services::AdminServices;
 use crate::node::releases::Releases;
 use crate::node::saved_indexes::SavedIndexes;
-use crate::records::recent_errors::{RecentError, recent_errors};
+use crate::records::recent_errors::{RECENT_ERRORS, RecentError};
 use crate::records::refusal_log::RecentRefusal;
 
 /// Maximum number of reasons of refusals that are shown.
@@ -122,8 +122,8 @@ async fn read_status(services: &AdminServices<'_>) -> Result<ServerStatus> {
         time: fhir::instant::format(now),
         faults,
         refusals,
-        last_refusals: app.map(|app| app.logs.refusals.recent()).unwrap_or_default(),
-        last_errors: app.map(|_| recent_errors()).unwrap_or_default(),
+        last_refusals: app.map(|app| app.logs.refusals.recent.list()).unwrap_or_default(),
+        last_errors: app.map(|_| RECENT_ERRORS.list()).unwrap_or_default(),
     })
 }
 

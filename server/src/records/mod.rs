@@ -10,12 +10,14 @@
 //! | [`request_metrics`] | counts and durations of requests |
 //! | [`server_log`] | the log on standard error, or in files |
 //! | [`traces`] | spans of requests for a collector of OpenTelemetry |
+//! | [`newest`] | the newest entries of something without end |
 //! | [`minute_counts`] | counts of the events that strangers can cause without limit |
 //! | [`retained_folder`] | daily files with a maximum age and size |
 
 pub mod append_log;
 pub mod audit;
 pub mod minute_counts;
+pub mod newest;
 pub mod recent_errors;
 pub mod refusal_log;
 pub mod request_log;

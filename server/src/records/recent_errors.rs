@@ -1,14 +1,14 @@
 //! The last errors of the log, for `trefoil status` and the console.
 
-use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
-use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
 use serde::Serialize;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level};
 use tracing_subscriber::{Layer, layer};
+
+use super::newest::Newest;
 
 /// Number of errors that are kept.
 const KEPT: usize = 5;
@@ -22,13 +22,8 @@ pub struct RecentError {
     pub text: String,
 }
 
-/// The errors of this process, the newest first.
-static RECENT: Mutex<VecDeque<RecentError>> = Mutex::new(VecDeque::new());
-
-/// The last errors of this process, the newest first.
-pub fn recent_errors() -> Vec<RecentError> {
-    RECENT.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
-}
+/// The last errors of this process.
+pub static RECENT_ERRORS: Newest<RecentError> = Newest::new(KEPT);
 
 /// Keeps the errors that the log gets.
 pub(super) struct KeepErrors;
@@ -40,9 +35,7 @@ impl<S: tracing::Subscriber> Layer<S> for KeepErrors {
         }
         let mut text = EventText::default();
         event.record(&mut text);
-        let mut recent = RECENT.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.truncate(KEPT - 1);
-        recent.push_front(RecentError { time: Timestamp::now(), text: text.message + &text.fields });
+        RECENT_ERRORS.add(RecentError { time: Timestamp::now(), text: text.message + &text.fields });
     }
 }
 
@@ -81,7 +74,7 @@ mod tests {
                 tracing::error!(number, why = "the disk is full", "the file was not written");
             }
         });
-        let recent = recent_errors();
+        let recent = RECENT_ERRORS.list();
         assert_eq!(recent.len(), KEPT);
         let newest = format!("the file was not written, number: {}, why: the disk is full", KEPT + 1);
         assert_eq!(recent[0].text, newest);

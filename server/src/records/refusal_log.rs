@@ -3,8 +3,7 @@
 //! refusals without limit: the first of each client, reason and minute has a line, and the others are
 //! counted.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use identity::audit::AuditEvent;
 use identity::authorize::refusal::Refusal;
@@ -13,6 +12,7 @@ use serde::Serialize;
 
 use super::audit::{AuditEntry, AuditLog};
 use super::minute_counts::{Counted, EndedCount, MinuteCounts};
+use super::newest::Newest;
 
 /// Maximum number of different refusals in a minute that have a line.
 const MAX_REFUSALS: usize = 200;
@@ -23,7 +23,8 @@ const SHOWN: usize = 10;
 pub struct RefusalLog {
     audit: Arc<AuditLog>,
     counts: MinuteCounts<RefusalKey>,
-    recent: Mutex<VecDeque<RecentRefusal>>,
+    /// The last refusals.
+    pub recent: Newest<RecentRefusal>,
 }
 
 /// The properties by which refusals are counted.
@@ -70,7 +71,7 @@ impl RefusalKey {
 impl RefusalLog {
     /// A log that also records in the audit log.
     pub fn new(audit: Arc<AuditLog>) -> Self {
-        Self { audit, counts: MinuteCounts::new(MAX_REFUSALS), recent: Mutex::default() }
+        Self { audit, counts: MinuteCounts::new(MAX_REFUSALS), recent: Newest::new(SHOWN) }
     }
 
     /// Logs a refusal, or counts it. A refusal without a reason is not the fault of the application.
@@ -101,13 +102,12 @@ impl RefusalLog {
         tracing::info!(client_id, error, "authorization request: {refusal}");
         self.audit.add(&AuditEntry::Identity(key.event(refusal.value.clone())));
         let text = format!("{error}: {refusal}");
-        self.show(RecentRefusal { time: now, client_id: client_id.to_owned(), text, names_person: false });
-    }
-
-    fn show(&self, refusal: RecentRefusal) {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.truncate(SHOWN - 1);
-        recent.push_front(refusal);
+        self.recent.add(RecentRefusal {
+            time: now,
+            client_id: client_id.to_owned(),
+            text,
+            names_person: false,
+        });
     }
 
     /// Logs a sign-in with an account of a provider that was refused because of a user. Both are named: a
@@ -117,12 +117,12 @@ impl RefusalLog {
         tracing::warn!(provider, account, username, sub, "sign-in at a provider refused: {reason}");
         let user = username.map_or_else(|| format!("with the subject {sub}"), str::to_owned);
         let text = format!("sign-in of {account} refused: {reason}; user {user}");
-        self.show(RecentRefusal { time: now, client_id: provider.to_owned(), text, names_person: true });
-    }
-
-    /// The last refusals, the newest first.
-    pub fn recent(&self) -> Vec<RecentRefusal> {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.recent.add(RecentRefusal {
+            time: now,
+            client_id: provider.to_owned(),
+            text,
+            names_person: true,
+        });
     }
 
     /// Logs the counts of the minutes that have ended. Call it a few times a minute.

@@ -100,7 +100,7 @@ fn ca_option(context: &RequestContext) -> String {
 fn refused_requests(context: &RequestContext) -> Markup {
     let app = &context.app;
     let is_shown = app.address.is_loopback && (app.config.flags.demo || is_on_this_machine(context));
-    let mut recent = app.logs.refusals.recent();
+    let mut recent = app.logs.refusals.recent.list();
     recent.retain(|refusal| !refusal.names_person);
     html! {
         @if is_shown && !recent.is_empty() {
