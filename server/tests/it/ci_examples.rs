@@ -1,13 +1,12 @@
 //! The workflows for GitHub and GitLab in `server/examples/ci` and `conformance/examples`: their form is
 //! compared with the schemas of both, and their commands are run.
 
-use std::os::unix::process::CommandExt as _;
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
-use rustix::process::{Pid, Signal, kill_process_group};
+use std::process::Command;
 
 use crate::clients::clients;
+use crate::reader_shell::{RunningShell, reader_shell};
 use crate::support::{Server, TREFOIL, have, installed, python_packages};
 
 /// Workflows by maker, with the names of their schemas.
@@ -32,24 +31,11 @@ fn check_workflows(examples: &str, folder: &Path, variables: &[(&str, &str)]) {
         let path = path.to_str().unwrap();
         python(&["-m", "check_jsonschema", "--builtin-schema", schema, path]);
         let script = python(&[clients().join("ci_scripts.py").to_str().unwrap(), path]);
-        let programs = Path::new(TREFOIL).parent().unwrap().to_owned();
-        let of_machine = std::env::var_os("PATH").unwrap_or_default();
-        let all = std::env::join_paths([programs].into_iter().chain(std::env::split_paths(&of_machine)));
         let log = folder.join("log");
-        let mut shell = Command::new("bash")
-            .args(["-euc", &script])
-            .current_dir(folder)
-            .env("PATH", all.unwrap())
-            .envs(variables.iter().copied())
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(std::fs::File::create(&log).unwrap())
-            .stderr(std::fs::File::options().append(true).open(&log).unwrap())
-            .spawn()
-            .unwrap();
-        let status = shell.wait().unwrap();
-        // The server that the commands have started.
-        let _ended = kill_process_group(Pid::from_child(&shell), Signal::KILL);
+        let mut shell = reader_shell(&script, folder);
+        shell.envs(variables.iter().copied()).stdout(File::create(&log).unwrap());
+        shell.stderr(File::options().append(true).open(&log).unwrap());
+        let status = RunningShell::start(shell).0.wait().unwrap();
         assert!(status.success(), "{examples}/{file}: {}", std::fs::read_to_string(&log).unwrap());
     }
 }

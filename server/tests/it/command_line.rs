@@ -4,11 +4,10 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 
-use clap::Parser as _;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use trefoil_server::cli::CommandLine;
 
+use crate::documentation::{MayLack, check_command, shell_commands};
 use crate::support::{Server, TREFOIL, assertion, have};
 
 #[track_caller]
@@ -385,10 +384,11 @@ fn a_new_store_names_the_first_commands() {
     let commands: Vec<_> = first.lines().filter_map(|line| line.trim().split("trefoil ").nth(1)).collect();
     assert_eq!(commands.len(), 3, "{first}");
     for command in commands {
-        let divide = format!("printf '%s\\n' trefoil {command}");
-        let words = Command::new("sh").args(["-c", &divide]).output().unwrap();
-        let words = String::from_utf8(words.stdout).unwrap();
-        assert!(CommandLine::try_parse_from(words.lines()).is_ok(), "{words}");
+        check_command(
+            "the first commands",
+            &shell_commands(&format!("trefoil {command}"))[0],
+            MayLack::Nothing,
+        );
     }
     assert!(!start().contains("new-app"), "the store is not new any more");
 }

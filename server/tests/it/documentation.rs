@@ -13,16 +13,8 @@ use regex::Regex;
 use terminology_import::import_files;
 use trefoil_server::cli::CommandLine;
 
+use crate::reader_shell::{FencedBlock, fenced_blocks};
 use crate::support::{TREFOIL, have};
-
-/// A fenced code block of a document.
-#[derive(Debug, PartialEq, Eq)]
-struct FencedBlock {
-    /// Document and line of the opening fence, for messages.
-    place: String,
-    language: String,
-    text: String,
-}
 
 #[test]
 fn every_fenced_block_is_accepted_by_the_program_that_reads_it() {
@@ -36,7 +28,7 @@ fn every_fenced_block_is_accepted_by_the_program_that_reads_it() {
     ]
     .concat();
     for block in documents().iter().flat_map(|(name, text)| fenced_blocks(name, text)) {
-        let FencedBlock { place, language, text } = &block;
+        let FencedBlock { place, language, text, .. } = &block;
         let count = checked.iter_mut().find(|(known, _)| known == language);
         count
             .unwrap_or_else(|| panic!("{place}: '{language}' is not checked by any reader; add one here"))
@@ -107,27 +99,6 @@ fn documents() -> Vec<(String, String)> {
         (name, std::fs::read_to_string(path).unwrap())
     };
     paths.iter().map(read).collect()
-}
-
-/// Returns the fenced blocks of a document.
-fn fenced_blocks(name: &str, text: &str) -> Vec<FencedBlock> {
-    let mut blocks = Vec::new();
-    let mut lines = text.lines().enumerate();
-    while let Some((at, line)) = lines.next() {
-        let Some(language) = line.trim_start().strip_prefix("```") else { continue };
-        let place = format!("{name}:{}", at + 1);
-        let mut block = FencedBlock { place, language: language.to_owned(), text: String::new() };
-        loop {
-            let (_, line) = lines.next().unwrap_or_else(|| panic!("{}: the block has no end", block.place));
-            if line.trim() == "```" {
-                break;
-            }
-            block.text.push_str(line);
-            block.text.push('\n');
-        }
-        blocks.push(block);
-    }
-    blocks
 }
 
 /// Returns the texts between single backticks, outside of fenced blocks.
@@ -209,14 +180,14 @@ fn collect_paths(value: &toml::Value, member: &str, paths: &mut Vec<(String, Str
 
 /// Whether a command in a document may lack required arguments.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum MayLack {
+pub enum MayLack {
     Nothing,
     Arguments,
 }
 
 /// Checks that a program of the workspace accepts the arguments of a command. Commands of other programs are
 /// not checked.
-fn check_command(place: &str, words: &[String], may_lack: MayLack) {
+pub fn check_command(place: &str, words: &[String], may_lack: MayLack) {
     let (program, args) = match words {
         [cargo, xtask, args @ ..] if cargo == "cargo" && xtask == "xtask" => ("xtask", args),
         [program, args @ ..] => (program.rsplit('/').next().unwrap(), args),
@@ -257,7 +228,7 @@ fn check_xtask(place: &str, args: &[String]) {
 /// Splits a shell script into commands, and each command into words. Commands are separated by line ends,
 /// pipes, `;`, `&` and the parentheses of a substitution. Redirections are left out, and variables are not
 /// expanded.
-fn shell_commands(script: &str) -> Vec<Vec<String>> {
+pub fn shell_commands(script: &str) -> Vec<Vec<String>> {
     let (mut commands, mut words, mut word) = (Vec::new(), Vec::new(), None::<String>);
     let mut chars = script.chars().peekable();
     while let Some(c) = chars.next() {
@@ -306,12 +277,14 @@ fn a_script_is_split_into_commands_and_words() {
 #[test]
 fn fenced_blocks_and_inline_code_are_separated() {
     let text = "Text `a`.\n\n```sh\nb `c`\n```\n\n```\nd\n```\nThen `e`.\n";
-    let block = |place: &str, language: &str, text: &str| FencedBlock {
+    let block = |place: &str, language: &str, text: &str, follows_block| FencedBlock {
         place: place.to_owned(),
         language: language.to_owned(),
         text: text.to_owned(),
+        follows_block,
     };
-    assert_eq!(fenced_blocks("x.md", text), [block("x.md:3", "sh", "b `c`\n"), block("x.md:7", "", "d\n")]);
+    let expected = [block("x.md:3", "sh", "b `c`\n", false), block("x.md:7", "", "d\n", true)];
+    assert_eq!(fenced_blocks("x.md", text), expected);
     assert_eq!(inline_code(text).collect::<Vec<_>>(), ["a", "e"]);
 }
 

@@ -50,6 +50,7 @@ mod passkeys;
 mod patient_references;
 mod power_cut;
 mod proxies;
+mod reader_shell;
 mod refusals;
 mod releases;
 mod restarts;

@@ -2,27 +2,21 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::clients::clients;
 use crate::driver::{Driver, have_browser};
+use crate::reader_shell::{RunningShell, reader_shell};
 use crate::support::{Server, TREFOIL, have, installed, python_packages};
 
 /// An example that runs; it ends with this value.
 struct RunningApp {
-    child: Child,
+    shell: RunningShell,
     /// The address in the first line that the program prints.
     address: String,
-}
-
-impl Drop for RunningApp {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
 }
 
 /// Returns whether the program and the library of a language are installed.
@@ -55,20 +49,18 @@ fn command(made: &Value) -> Command {
     if !modules.exists() {
         std::os::unix::fs::symlink(clients().join("node_modules"), modules).unwrap();
     }
-    let mut shell = Command::new("sh");
-    shell.args(["-c", &format!("exec env {}", made["run"].as_str().unwrap())]).current_dir(folder);
-    // No browser is opened on this machine: the test is the browser.
-    shell.env("PYTHONPATH", python_packages()).env("BROWSER", "true");
-    shell
+    reader_shell(made["run"].as_str().unwrap(), folder)
 }
 
 fn start(made: &Value) -> RunningApp {
-    let mut child = command(made).stdout(Stdio::piped()).spawn().unwrap();
+    let mut command = command(made);
+    command.stdout(Stdio::piped());
+    let mut shell = RunningShell::start(command);
     let mut line = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    BufReader::new(shell.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     let address = line.split_whitespace().last().unwrap_or_default().to_owned();
     assert!(address.starts_with("http"), "{line}");
-    RunningApp { child, address }
+    RunningApp { shell, address }
 }
 
 async fn sign_in_and_allow(driver: &Driver, server: &Server) {
@@ -157,7 +149,7 @@ async fn programs_in_a_terminal_sign_people_in() {
         sign_in_and_allow(&driver, &server).await;
         wait_for_text(&driver, "You can close this page").await;
         let mut printed = String::new();
-        app.child.stdout.as_mut().unwrap().read_to_string(&mut printed).unwrap();
+        app.shell.0.stdout.as_mut().unwrap().read_to_string(&mut printed).unwrap();
         assert!(printed.contains("Signed in as Willow Marsh"), "{printed}");
     }
 }
@@ -203,17 +195,13 @@ fn scopes_of_a_user_are_extended_only_with_consent() {
 
 /// `trefoil new-app --page`, which runs until an app is made, with its link as address.
 fn open_page(server: &Server, folder: &Path) -> RunningApp {
-    let mut child = Command::new(TREFOIL)
-        .args(["new-app", "--page", "--data"])
-        .arg(server.data())
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines().map_while(Result::ok);
+    let mut command = Command::new(TREFOIL);
+    command.args(["new-app", "--page", "--data"]).arg(server.data()).current_dir(folder);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut shell = RunningShell::start(command);
+    let lines = BufReader::new(shell.0.stdout.as_mut().unwrap()).lines().map_while(Result::ok);
     let address = lines.map(|line| line.trim().to_owned()).find(|line| line.starts_with("http://")).unwrap();
-    RunningApp { child, address }
+    RunningApp { shell, address }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -235,7 +223,7 @@ async fn the_page_makes_an_app() {
     driver.press("button").await;
     wait_for_text(&driver, "The app is registered").await;
     assert!(driver.text("body").await.contains("trefoil new-app --kind backend --language bash"));
-    assert!(app.child.wait().unwrap().success(), "the page ends with its app");
+    assert!(app.shell.0.wait().unwrap().success(), "the page ends with its app");
     assert!(folder.path().join("shop/app.sh").exists());
     assert!(server.trefoil(&["client", "show", "shop"]).status.success());
 }

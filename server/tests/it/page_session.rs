@@ -1,16 +1,14 @@
 //! The commands of a page of the documents, run as one session: in order, in an empty folder.
 
 use std::fs::File;
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 
 use regex::Regex;
-use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 use test_database::free_port;
 
-use crate::support::{TREFOIL, python_packages};
+use crate::reader_shell::{FencedBlock, RunningShell, fenced_blocks, reader_shell};
 
 /// Commands that other tests run: builds and installations.
 const ELSEWHERE: [&str; 5] = [
@@ -42,14 +40,6 @@ pub struct Page {
     pub instead: Vec<(&'static str, String)>,
     /// Whether the page asks its reader to use a browser before the last block.
     pub uses_browser: bool,
-}
-
-/// A fenced block of a page.
-struct Block {
-    is_shell: bool,
-    /// Whether it follows another block directly, as the output of its commands does.
-    is_output: bool,
-    text: String,
 }
 
 /// Whether an output is the one that the page shows. In a shown output, `…` stands for the rest of a line,
@@ -84,9 +74,9 @@ fn command(line: &str, output: &str) -> String {
 /// A session that follows a page.
 pub struct PageSession {
     path: &'static str,
-    blocks: Vec<Block>,
+    blocks: Vec<FencedBlock>,
     pub folder: TempDir,
-    shell: Child,
+    shell: RunningShell,
     /// The ports of the page, and those that stand for them.
     pub ports: [(&'static str, String); 2],
 }
@@ -101,8 +91,8 @@ impl PageSession {
         let at = |name: &str| folder.path().join(name).display().to_string();
         let ports = ["8443", "9443"].map(|port| (port, free_port().unwrap().to_string()));
         let blocks = blocks(page.path);
-        let numbers: Vec<usize> = (0..blocks.len()).filter(|number| blocks[*number].is_shell).collect();
-        let mut script = "set -eu\nstop() { kill $SERVER; wait $SERVER || true; }\n".to_owned();
+        let numbers: Vec<usize> = (0..blocks.len()).filter(|number| is_shell(&blocks[*number])).collect();
+        let mut script = "stop() { kill $SERVER; wait $SERVER || true; }\n".to_owned();
         for (of_commands, number) in numbers.iter().enumerate() {
             if page.uses_browser && of_commands + 1 == numbers.len() {
                 let (ready, go) = (at(READY), at(CONTINUE));
@@ -124,15 +114,11 @@ impl PageSession {
         for (of_page, port) in &ports {
             script = script.replace(&format!(":{of_page}"), &format!(":{port}"));
         }
-        let of_machine = std::env::var_os("PATH").unwrap_or_default();
-        let programs = [Path::new(TREFOIL).parent().unwrap().to_owned(), python_packages().join("bin")];
-        let path = std::env::join_paths(programs.into_iter().chain(std::env::split_paths(&of_machine)));
         let errors = File::create(folder.path().join(ERRORS)).unwrap();
-        let mut bash = Command::new("bash");
-        bash.args(["-c", &script]).current_dir(folder.path()).process_group(0);
-        bash.env("HOME", folder.path()).env_remove("XDG_CONFIG_HOME").env("PATH", path.unwrap());
-        bash.env("PYTHONPATH", python_packages());
-        let shell = bash.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).spawn().unwrap();
+        let mut shell = reader_shell(&script, folder.path());
+        shell.env("HOME", folder.path()).env_remove("XDG_CONFIG_HOME");
+        shell.stdout(Stdio::null()).stderr(errors);
+        let shell = RunningShell::start(shell);
         Self { path: page.path, blocks, folder, shell, ports }
     }
 
@@ -162,13 +148,14 @@ impl PageSession {
     /// Waits for the end of the commands, and compares their outputs with those that the page shows after
     /// them. Returns the number of the compared ones.
     pub fn end(mut self) -> usize {
-        let status = self.shell.wait().unwrap();
+        let status = self.shell.0.wait().unwrap();
         let outputs: String =
             (0..self.blocks.len()).map(|number| self.read(&format!("{OUTPUT}{number}"))).collect();
         assert!(status.success(), "{}: {outputs}\n{}", self.path, self.read(ERRORS));
         let mut shown = 0;
         for (number, pair) in self.blocks.windows(2).enumerate() {
-            if let [Block { is_shell: true, .. }, Block { is_output: true, text: expected, .. }] = pair {
+            let [commands, FencedBlock { text: expected, .. }] = pair else { continue };
+            if is_shell(commands) && pair[1].follows_block && !is_shell(&pair[1]) {
                 let output = self.read(&format!("{OUTPUT}{number}"));
                 let is_right = is_as_shown(&output, expected);
                 assert!(is_right, "{} shows:\n{expected}\nthe commands print:\n{output}", self.path);
@@ -179,29 +166,17 @@ impl PageSession {
     }
 }
 
-impl Drop for PageSession {
-    fn drop(&mut self) {
-        // The servers of the session.
-        let _ended = kill_process_group(Pid::from_child(&self.shell), Signal::KILL);
-    }
+fn is_shell(block: &FencedBlock) -> bool {
+    block.language == "sh"
 }
 
 /// Whether a page has commands.
 pub fn has_commands(path: &str) -> bool {
-    blocks(path).iter().any(|block| block.is_shell)
+    blocks(path).iter().any(is_shell)
 }
 
 /// The fenced blocks of a page.
-fn blocks(path: &str) -> Vec<Block> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
-    let page = std::fs::read_to_string(path).unwrap();
-    let parts: Vec<&str> = page.split("\n```").collect();
-    let fenced = parts.chunks(2).filter(|pair| pair.len() == 2);
-    fenced
-        .map(|pair| {
-            let (language, text) = pair[1].split_once('\n').unwrap();
-            let is_output = language != "sh" && pair[0].trim().is_empty();
-            Block { is_shell: language == "sh", is_output, text: format!("{text}\n") }
-        })
-        .collect()
+fn blocks(path: &str) -> Vec<FencedBlock> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
+    fenced_blocks(path, &std::fs::read_to_string(page).unwrap())
 }
