@@ -483,7 +483,6 @@ mod tests {
                 "Patient?name=muller",
                 "Patient?family=MÜLLER",
                 "Patient?given=zoe",
-                "Patient?family:ends=SCHEIDT",
                 "Patient?family:contains=luden",
                 "Patient?family:exact=Müller-Lüdenscheidt",
                 "Patient?address=basel\\, s",

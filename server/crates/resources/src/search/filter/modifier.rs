@@ -25,8 +25,6 @@ pub(crate) enum TextComparison {
     Part,
     /// The text is the value.
     Whole,
-    /// The text ends with the value. Case and accents do not count.
-    End,
 }
 
 /// The rules of a modifier, and those of a parameter without one.
@@ -93,6 +91,4 @@ search_modifiers! {
     /// The text contains the value.
     Contains = "contains" for &[String] =>
         ModifierRules { texts: TextComparison::Part, is_indexed: false, ..PLAIN };
-    /// The text ends with the value.
-    Ends = "ends" for &[String] => ModifierRules { texts: TextComparison::End, is_indexed: false, ..PLAIN };
 }

@@ -38,7 +38,6 @@ pub(crate) enum SearchValue {
     StartsWith(String),
     /// The value must contain this text. Both are compared in folded form.
     Contains(String),
-    EndsWith(String),
     Exactly(String),
     Token {
         system: System,
@@ -128,7 +127,6 @@ impl SearchValue {
             ValueComparison::String => Ok(match modifier.map_or(PLAIN, SearchModifier::rules).texts {
                 TextComparison::Whole => Self::Exactly(plain),
                 TextComparison::Part => Self::Contains(folded(&plain)),
-                TextComparison::End => Self::EndsWith(folded(&plain)),
                 TextComparison::Beginning => Self::StartsWith(folded(&plain)),
             }),
             ValueComparison::Token => token(parameter, value),
@@ -155,7 +153,6 @@ impl SearchValue {
             Self::StartsWith(wanted) => {
                 texts(place.data, value).any(|text| folded(&text).starts_with(wanted))
             }
-            Self::EndsWith(wanted) => texts(place.data, value).any(|text| folded(&text).ends_with(wanted)),
             Self::Contains(wanted) => texts(place.data, value).any(|text| folded(&text).contains(wanted)),
             Self::Exactly(wanted) => texts(place.data, value).any(|text| *text == **wanted),
             Self::Token { system, code } => {

@@ -147,7 +147,6 @@ fn value_ranges(kind: &str, parameter: &SearchParameter, values: &[SearchValue])
                 }
                 SearchValue::Token { code: None, .. }
                 | SearchValue::Contains(_)
-                | SearchValue::EndsWith(_)
                 | SearchValue::Number(..)
                 | SearchValue::Quantity(..) => return None,
             }
