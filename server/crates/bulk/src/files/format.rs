@@ -66,9 +66,4 @@ formats! {
     /// NDJSON, one resource per line, with the three names that the specification requires.
     #[default]
     Ndjson = "ndjson": ["application/fhir+ndjson", "application/ndjson", "ndjson"] => |lines| lines;
-    /// A sequence of JSON texts, each after a record separator (RFC 7464).
-    JsonSeq = "json-seq": ["application/json-seq"] => |lines| {
-        let records = lines.split_inclusive(|byte| *byte == b'\n');
-        records.flat_map(|line| [b"\x1e", line].concat()).collect()
-    };
 }

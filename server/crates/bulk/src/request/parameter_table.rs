@@ -62,7 +62,7 @@ export_parameters! {
         repeats: false,
         since: GuideVersion::V2,
     }
-    /// Format of the files: `application/fhir+ndjson`, `application/ndjson`, `ndjson` or `application/json-seq`.
+    /// Format of the files: `application/fhir+ndjson`, `application/ndjson` or `ndjson`.
     OutputFormat {
         name: "_outputFormat",
         fhir_type: "string",

@@ -44,15 +44,6 @@ async fn filled(file_size: u64) -> World {
     world
 }
 
-#[tokio::test]
-async fn a_sequence_of_json_texts_has_record_separators() {
-    let world = filled(FILE_SIZE).await;
-    let manifest = world.export(ExportLevel::System, &[("_outputFormat", "application/json-seq")]).await;
-    let url = manifest["output"][0]["url"].as_str().unwrap();
-    let text = world.file(&world.bulk, url).await;
-    assert!(text.lines().all(|line| line.starts_with("\u{1e}{")) && url.ends_with(".json-seq"), "{text}");
-}
-
 /// Returns all pages of a manifest that are available now, without their links.
 async fn pages(world: &World, job: &str) -> Vec<Value> {
     let mut pages = Vec::new();
