@@ -74,7 +74,7 @@ pub async fn issue_tokens(context: &RequestContext, body: &mut RequestBody) -> R
     let tokens = match grant_type {
         GrantType::AuthorizationCode => code_tokens(context, &form, &client, jkt).await,
         GrantType::RefreshToken => refresh_tokens(context, &form, &client, jkt).await,
-        GrantType::ClientCredentials | GrantType::JwtBearer => backend_tokens(context, &form, &client, jkt),
+        GrantType::ClientCredentials => backend_tokens(context, &form, &client, jkt),
         GrantType::DeviceCode => device_tokens(context, &form, &client, jkt).await,
     }?;
     Ok(reply::no_store(reply::json(StatusCode::OK, &tokens)))

@@ -95,8 +95,6 @@ named_values! {
         ClientCredentials = "client_credentials",
         /// RFC 8628.
         DeviceCode = "urn:ietf:params:oauth:grant-type:device_code",
-        /// RFC 7523 section 2.1, by a client for itself.
-        JwtBearer = "urn:ietf:params:oauth:grant-type:jwt-bearer",
     }
 
     /// Response types of the authorization endpoint.
