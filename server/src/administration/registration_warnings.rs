@@ -3,7 +3,7 @@
 
 use identity::model::client::Client;
 use identity::model::nearest_name::nearest_name;
-use identity::model::scope::{Scopes, SmartScope, nearest_scope};
+use identity::model::scope::{ScopeContext, Scopes, SmartScope, nearest_scope};
 use identity::model::user::User;
 use resources::{ResourceError, Resources, references};
 
@@ -38,14 +38,12 @@ fn scope_warnings(scopes: &Scopes) -> Vec<String> {
         if let Some(nearest) = nearest_scope(scope) {
             return Some(named(&nearest));
         }
-        let is_of_resources =
-            ["patient/", "user/", "system/"].iter().any(|context| scope.starts_with(context));
-        if is_of_resources && SmartScope::parse(scope).is_none() {
+        if ScopeContext::of(scope).is_some() && SmartScope::parse(scope).is_none() {
             return Some(format!("scope '{scope}' opens nothing; use one such as user/Observation.rs"));
         }
-        let contexts = ["patient", "user", "system"].into_iter();
         let (context, rest) = scope.split_once('/')?;
-        let nearest = nearest_name(context, contexts).filter(|nearest| *nearest != context)?;
+        let nearest = nearest_name(context, ScopeContext::NAMES.iter().copied())
+            .filter(|nearest| *nearest != context)?;
         Some(named(&format!("{nearest}/{rest}")))
     };
     scopes.iter().filter_map(warning).collect()

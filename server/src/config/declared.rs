@@ -17,7 +17,7 @@ use identity::model::client::Client;
 use identity::model::client_metadata::ClientMetadata;
 use identity::model::members::client_members;
 use identity::model::nearest_name::nearest_name;
-use identity::model::scope::{ADMIN_SCOPE, LAUNCH_SCOPE, STANDARD_SCOPES, Scopes, SmartScope};
+use identity::model::scope::{NamedScope, Scopes, SmartScope};
 
 /// `[[client]]`: the members of a client (see [`client_members`]) and of [`FILE_MEMBERS`].
 #[derive(Debug, Deserialize)]
@@ -168,9 +168,7 @@ fn unknown_member(name: &str) -> String {
 
 /// `true` if the server defines the scope, and its description.
 fn is_built_in(scope: &str) -> bool {
-    STANDARD_SCOPES.contains(&scope)
-        || SmartScope::parse(scope).is_some()
-        || [ADMIN_SCOPE, LAUNCH_SCOPE].contains(&scope)
+    NamedScope::named(scope).is_some() || SmartScope::parse(scope).is_some()
 }
 
 /// The scopes of the demo project.

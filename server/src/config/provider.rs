@@ -7,7 +7,7 @@ use std::time::Duration;
 use identity::SigningAlg;
 use identity::model::claim_mapping::{ClaimMapping, ClaimRule};
 use identity::model::provider::{AssertionTarget, IdentityProvider, ProviderClientAuth, ProviderEndpoints};
-use identity::model::scope::{Scopes, nearest_scope};
+use identity::model::scope::{ScopeContext, Scopes, nearest_scope};
 use jiff::SignedDuration;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -114,7 +114,7 @@ impl MappingSection {
                 let refuse = |why: String| file.value_error(text.span(), "allowed_scopes", why);
                 let scopes = Scopes::parse(text.as_ref()).map_err(|error| refuse(error.to_string()))?;
                 for scope in scopes.iter() {
-                    if scope.starts_with("system/") {
+                    if ScopeContext::of(scope) == Some(ScopeContext::System) {
                         let why = format!("'{scope}' is granted to clients only, by client_credentials");
                         return Err(refuse(why));
                     }

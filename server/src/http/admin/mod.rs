@@ -14,7 +14,7 @@ mod members;
 pub mod openapi;
 
 use http::{Method, StatusCode, header};
-use identity::model::scope::ADMIN_SCOPE;
+use identity::model::scope::NamedScope;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -47,7 +47,7 @@ pub(super) async fn check_administrator(context: &RequestContext) -> Result<(), 
     let identity = &context.app.identity;
     let access = context.authenticate_token(&sent).await?;
     let lacking = |text: &str| Err(Problem::admin(StatusCode::FORBIDDEN, "insufficient_scope", text));
-    if !access.scopes.contains(ADMIN_SCOPE) || !access.token.is_for_audience(&identity.issuer) {
+    if !access.scopes.has(NamedScope::Admin) || !access.token.is_for_audience(&identity.issuer) {
         return lacking("the token lacks the scope trefoil/admin");
     }
     match &access.user {

@@ -6,7 +6,7 @@ use identity::SigningAlg;
 use identity::lifetimes;
 use identity::model::client_values::{AuthMethod, GrantType, ResponseType};
 use identity::model::members::CLAIMS;
-use identity::model::scope::STANDARD_SCOPES;
+use identity::model::scope::NamedScope;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
@@ -55,7 +55,7 @@ fn cacheable(response: Response) -> Response {
 /// The public scopes and the custom ones.
 fn scopes(context: &RequestContext) -> Vec<String> {
     let own = context.app.settings().scopes.iter().map(|scope| scope.name.clone()).collect::<Vec<_>>();
-    let public = STANDARD_SCOPES.into_iter().chain(RESOURCE_SCOPES).map(str::to_owned);
+    let public = NamedScope::standard().map(NamedScope::name).chain(RESOURCE_SCOPES).map(str::to_owned);
     public.chain(own).collect()
 }
 

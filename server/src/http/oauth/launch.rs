@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::{StatusCode, header};
 use identity::authorize::launch::LaunchContext;
 use identity::lifetimes;
-use identity::model::scope::LAUNCH_SCOPE;
+use identity::model::scope::NamedScope;
 use identity::tokens::access_token::TokenAccess;
 use resources::{ResourceError, Restriction, references};
 use serde::Deserialize;
@@ -119,7 +119,7 @@ async fn authenticate_portal(context: &RequestContext) -> Result<Arc<TokenAccess
     };
     let identity = &context.app.identity;
     let access = context.authenticate_token(&sent).await?;
-    if access.scopes.contains(LAUNCH_SCOPE) && access.token.is_for_audience(&identity.issuer) {
+    if access.scopes.has(NamedScope::CreateLaunch) && access.token.is_for_audience(&identity.issuer) {
         return Ok(access);
     }
     let text = "the token lacks the scope trefoil/launch";

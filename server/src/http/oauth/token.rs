@@ -4,7 +4,7 @@
 use http::{StatusCode, header};
 use identity::model::client::{AuthMethod, Client, GrantType};
 use identity::model::client_values::one_of;
-use identity::model::scope::{ScopeContext, Scopes, SmartScope};
+use identity::model::scope::{NamedScope, ScopeContext, Scopes, SmartScope};
 use identity::params::Params;
 use identity::tokens::grant::{CodeExchange, Grant, GrantError};
 use identity::tokens::id_token::IdTokenContext;
@@ -198,7 +198,7 @@ async fn user_tokens(
     let lifetime = identity.lifetimes.for_client(client).access_token;
     let access_token = identity.tokens.mint_access_token(grant, lifetime, context.now);
     let beside = IdTokenContext { access_token: Some(&access_token), user: user.as_ref() };
-    let id_token = match grant.scopes.contains("openid") {
+    let id_token = match grant.scopes.has(NamedScope::Openid) {
         true => Some(identity.tokens.mint_id_token(client, grant, beside, context.now).await?),
         false => None,
     };
@@ -242,10 +242,7 @@ fn backend_tokens(
             smart.context == ScopeContext::System
                 && smart.query.is_none_or(|query| TypeFilter::is_supported(smart.kind, query))
         }
-        None => {
-            !identity::model::scope::RESERVED_SCOPES.contains(&scope)
-                && !["offline_access", "online_access"].contains(&scope)
-        }
+        None => !NamedScope::named(scope).is_some_and(NamedScope::needs_user),
     });
     if granted.is_empty() {
         return Err(token_problem(

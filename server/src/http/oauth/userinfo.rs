@@ -1,6 +1,7 @@
 //! GET and POST {base}/oauth2/userinfo (OpenID Connect Core section 5.3; RFC 6750 section 3).
 
 use http::{StatusCode, header};
+use identity::model::scope::NamedScope;
 use identity::tokens::access_token::BadToken;
 
 use crate::http::extract::RequestContext;
@@ -21,7 +22,7 @@ pub async fn user_info(context: &RequestContext) -> Result<Response, Problem> {
     };
     let identity = &context.app.identity;
     let access = context.authenticate_token(&sent).await?;
-    if !access.scopes.contains("openid") {
+    if !access.scopes.has(NamedScope::Openid) {
         let text = "the token lacks the scope openid";
         return Err(bearer_problem(StatusCode::FORBIDDEN, "insufficient_scope", text));
     }

@@ -1,6 +1,6 @@
 //! Descriptions of scopes, for pages that ask for consent.
 
-use identity::model::scope::{ScopeContext, ScopePermissions, Scopes, SmartScope};
+use identity::model::scope::{NamedScope, ScopeContext, ScopePermissions, Scopes, SmartScope};
 use maud::{Markup, html};
 
 use super::page_request::language;
@@ -25,20 +25,19 @@ pub fn list(context: &RequestContext, scopes: &Scopes) -> Markup {
 }
 
 fn words(scope: &str) -> Option<&'static str> {
-    Some(match scope {
-        "openid" => "know that it is you",
-        "profile" => "see your name",
-        "email" => "see your e-mail address",
-        "phone" => "see your phone number",
-        "fhirUser" => "know which health record is yours",
-        "launch" => "know what you are working on in the application that opened it",
-        "launch/encounter" => "know which visit you are working on",
-        "trefoil/launch" => "open other applications for a patient",
-        "launch/patient" => "know which patient you are working with",
-        "offline_access" => "keep access while you are away",
-        "online_access" => "keep access while you are signed in",
-        "trefoil/admin" => "administer this server",
-        _ => return None,
+    Some(match NamedScope::named(scope)? {
+        NamedScope::Openid => "know that it is you",
+        NamedScope::Profile => "see your name",
+        NamedScope::Email => "see your e-mail address",
+        NamedScope::Phone => "see your phone number",
+        NamedScope::FhirUser => "know which health record is yours",
+        NamedScope::Launch => "know what you are working on in the application that opened it",
+        NamedScope::LaunchEncounter => "know which visit you are working on",
+        NamedScope::CreateLaunch => "open other applications for a patient",
+        NamedScope::LaunchPatient => "know which patient you are working with",
+        NamedScope::OfflineAccess => "keep access while you are away",
+        NamedScope::OnlineAccess => "keep access while you are signed in",
+        NamedScope::Admin => "administer this server",
     })
 }
 

@@ -19,7 +19,7 @@ use crate::directory::client_registry::ClientRegistry;
 use crate::ledger_keys;
 use crate::lifetimes;
 use crate::model::client::Client;
-use crate::model::scope::Scopes;
+use crate::model::scope::{NamedScope, ScopeContext, Scopes};
 use crate::model::user::User;
 use crate::random::Random;
 use crate::sign_in::session::Session;
@@ -131,7 +131,10 @@ fn only_patient(user: &User) -> Option<String> {
 fn grantable_scopes(requested: &Scopes, user: &User) -> Scopes {
     let scopes = requested.filter(|scope| user.may_grant(scope));
     if scopes.is_launch() && only_patient(user).is_none() {
-        return scopes.filter(|scope| !scope.starts_with("patient/") && scope != "launch/patient");
+        return scopes.filter(|scope| {
+            ScopeContext::of(scope) != Some(ScopeContext::Patient)
+                && scope != NamedScope::LaunchPatient.name()
+        });
     }
     scopes
 }

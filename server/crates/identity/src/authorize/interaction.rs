@@ -21,7 +21,7 @@ use crate::encoding;
 use crate::lifetimes;
 use crate::model::client::ResponseType;
 use crate::model::error_code::ErrorCode;
-use crate::model::scope::Scopes;
+use crate::model::scope::{NamedScope, Scopes};
 use crate::model::user::User;
 use crate::params::Params;
 use crate::sign_in::provider_id_token;
@@ -305,9 +305,9 @@ impl AuthorizationService {
         // The scopes that the user can grant: requested, registered for the client and allowed for the user.
         // `launch/encounter` is granted only if the launch has an encounter.
         let has_encounter = request.launch.as_ref().is_some_and(|launch| launch.encounter.is_some());
-        let scopes = request
-            .scopes
-            .filter(|scope| user.may_grant(scope) && (scope != "launch/encounter" || has_encounter));
+        let scopes = request.scopes.filter(|scope| {
+            user.may_grant(scope) && (scope != NamedScope::LaunchEncounter.name() || has_encounter)
+        });
         // An application that asks for the records of a patient cannot work with a sign-in alone.
         let lacks_patient = request.scopes.is_launch() && !user.has_launch_patient();
         if lacks_patient && scopes.smart_scopes().next().is_none() {
@@ -454,7 +454,7 @@ impl AuthorizationService {
         let access_token =
             with_access.then(|| self.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, now));
         let context = IdTokenContext { access_token: access_token.as_deref(), user: Some(&user) };
-        let id_token = match grant.scopes.contains("openid") {
+        let id_token = match grant.scopes.has(NamedScope::Openid) {
             true => Some(self.tokens.mint_id_token(&request.client, &grant, context, now).await?),
             false => None,
         };

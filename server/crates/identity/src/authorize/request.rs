@@ -18,7 +18,7 @@ use crate::model::client::{Client, ResponseType};
 use crate::model::error_code::ErrorCode;
 use crate::model::pkce::CodeChallenge;
 use crate::model::redirect_uri::{self, RegisteredRedirectUri};
-use crate::model::scope::{self, ScopeContext, Scopes, SmartScope};
+use crate::model::scope::{self, NamedScope, ScopeContext, Scopes, SmartScope};
 use crate::params::Params;
 use crate::sign_in::provider_sign_in::RequiredFreshness;
 use crate::tokens::dpop;
@@ -265,7 +265,7 @@ impl AuthorizationService {
         }
         let nonce = params.get("nonce").map(str::to_owned);
         if matches!(response_type, ResponseType::IdToken | ResponseType::IdTokenToken)
-            && (nonce.is_none() || !scopes.contains("openid"))
+            && (nonce.is_none() || !scopes.has(NamedScope::Openid))
         {
             return Err(invalid("response_type id_token requires nonce and the scope openid"));
         }
@@ -289,7 +289,7 @@ impl AuthorizationService {
         }
         // An unknown context is an error, so that an application does not show another patient than the
         // portal.
-        if launch.is_none() && (params.get("launch").is_some() || scopes.contains("launch")) {
+        if launch.is_none() && (params.get("launch").is_some() || scopes.has(NamedScope::Launch)) {
             let reason = "launch is missing, unknown, expired or for another client";
             return Err(invalid_value("launch", reason));
         }
@@ -343,7 +343,7 @@ impl AuthorizationService {
     fn check_audience(&self, aud: Option<&str>, scopes: &Scopes) -> Result<(), Refusal> {
         match aud {
             Some(aud) if aud.trim_end_matches('/') == self.fhir_base => Ok(()),
-            None if !scopes.is_launch() && !scopes.contains("launch") => Ok(()),
+            None if !scopes.is_launch() && !scopes.has(NamedScope::Launch) => Ok(()),
             _ => Err(Refusal::invalid_request("aud must be the FHIR base URL of this server")
                 .with_value(aud)
                 .mended_by(format!("send aud={}", self.fhir_base))),
@@ -449,7 +449,7 @@ fn scope_remedy(client: &Client, scope: &str) -> Option<String> {
     if let Some(nearest) = nearest.filter(|nearest| client.scopes.covers(nearest)) {
         return Some(format!("the application may mean {nearest}"));
     }
-    let is_known = SmartScope::parse(scope).is_some() || scope::STANDARD_SCOPES.contains(&scope);
+    let is_known = SmartScope::parse(scope).is_some() || NamedScope::is_standard_name(scope);
     if !is_word || !is_known {
         return None;
     }

@@ -47,6 +47,7 @@ macro_rules! named_values {
         }
     )+};
 }
+pub(crate) use named_values;
 
 /// A value that specifications name.
 pub(crate) trait NamedValue: Copy {

@@ -6,39 +6,102 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::client_values::{NamedValue, named_values};
 use crate::model::nearest_name::nearest_name;
 
-/// Scopes that OpenID Connect defines and this server reserves.
-pub const RESERVED_SCOPES: [&str; 4] = ["openid", "email", "phone", "profile"];
+named_values! {
+    /// The scopes that name no resource type.
+    NamedScope {
+        /// OpenID Connect Core section 3.1.2.1.
+        Openid = "openid",
+        /// OpenID Connect Core section 5.4.
+        Email = "email",
+        /// OpenID Connect Core section 5.4.
+        Phone = "phone",
+        /// OpenID Connect Core section 5.4.
+        Profile = "profile",
+        /// SMART App Launch 2.2, scopes for identity data.
+        FhirUser = "fhirUser",
+        /// SMART App Launch 2.2: the context of an app that opens another.
+        Launch = "launch",
+        /// SMART App Launch 2.2: a patient, who is chosen at the sign-in.
+        LaunchPatient = "launch/patient",
+        /// SMART App Launch 2.2: an encounter.
+        LaunchEncounter = "launch/encounter",
+        /// OpenID Connect Core section 11.
+        OfflineAccess = "offline_access",
+        /// SMART App Launch 2.2: a refresh token that ends with the session.
+        OnlineAccess = "online_access",
+        /// The admin API of this server. Only an administrator can grant it.
+        Admin = "trefoil/admin",
+        /// Tokens that may create launch contexts.
+        CreateLaunch = "trefoil/launch",
+    }
 
-/// Scope of the admin API. Only an administrator can grant it.
-pub const ADMIN_SCOPE: &str = "trefoil/admin";
+    /// The data that a SMART scope makes accessible.
+    ScopeContext {
+        /// Data in the compartment of the launch patient.
+        Patient = "patient",
+        /// Data that the signed-in user may see.
+        User = "user",
+        /// Data that a back-end client may read or change.
+        System = "system",
+    }
+}
 
-/// Scope of tokens that may create launch contexts.
-pub const LAUNCH_SCOPE: &str = "trefoil/launch";
+/// Scope of the admin API.
+pub const ADMIN_SCOPE: &str = NamedScope::Admin.name();
 
-/// The scopes of OpenID Connect and SMART App Launch that name no resource type.
-pub const STANDARD_SCOPES: [&str; 10] = [
-    "openid",
-    "email",
-    "phone",
-    "profile",
-    "fhirUser",
-    "launch",
-    "launch/patient",
-    "launch/encounter",
-    "offline_access",
-    "online_access",
-];
+impl NamedScope {
+    /// `true` for the scopes of OpenID Connect and SMART App Launch, which every client may know.
+    pub fn is_standard(self) -> bool {
+        !matches!(self, Self::Admin | Self::CreateLaunch)
+    }
+
+    /// `true` if the scope is not granted to a back end, which has no user.
+    pub fn needs_user(self) -> bool {
+        match self {
+            Self::Openid
+            | Self::Email
+            | Self::Phone
+            | Self::Profile
+            | Self::OfflineAccess
+            | Self::OnlineAccess => true,
+            Self::FhirUser
+            | Self::Launch
+            | Self::LaunchPatient
+            | Self::LaunchEncounter
+            | Self::Admin
+            | Self::CreateLaunch => false,
+        }
+    }
+
+    /// The scopes of OpenID Connect and SMART App Launch.
+    pub fn standard() -> impl Iterator<Item = Self> {
+        Self::ALL.iter().copied().filter(|scope| scope.is_standard())
+    }
+
+    /// Whether the text is a scope of OpenID Connect or SMART App Launch that names no resource type.
+    pub fn is_standard_name(scope: &str) -> bool {
+        Self::named(scope).is_some_and(Self::is_standard)
+    }
+}
+
+impl ScopeContext {
+    /// The context of a scope for resources, which may be malformed otherwise.
+    pub fn of(scope: &str) -> Option<Self> {
+        Self::named(scope.split_once('/')?.0)
+    }
+}
 
 /// Returns the standard or SMART scope that a scope was probably meant to be, or `None` if it is one or is
 /// similar to none.
 pub fn nearest_scope(scope: &str) -> Option<String> {
-    if SmartScope::parse(scope).is_some() || STANDARD_SCOPES.contains(&scope) {
+    if SmartScope::parse(scope).is_some() || NamedScope::is_standard_name(scope) {
         return None;
     }
     if let Some((context, rest)) = scope.split_once('/')
-        && ["patient", "user", "system"].contains(&context)
+        && ScopeContext::named(context).is_some()
     {
         let (kind, permissions) = rest.split_once('.').unwrap_or((rest, ""));
         let kind = match fhir::resource_type(kind) {
@@ -50,7 +113,7 @@ pub fn nearest_scope(scope: &str) -> Option<String> {
         let is_valid = SmartScope::parse(&candidate).is_some();
         return Some(if is_valid { candidate } else { format!("{context}/{kind}.rs") });
     }
-    nearest_name(scope, STANDARD_SCOPES.into_iter()).map(str::to_owned)
+    nearest_name(scope, NamedScope::standard().map(NamedScope::name)).map(str::to_owned)
 }
 
 /// A list of scopes without duplicates, in the order of the parsed text.
@@ -125,6 +188,11 @@ impl Scopes {
         self.0.iter().any(|s| s.text == scope)
     }
 
+    /// Returns `true` if the list contains this scope.
+    pub fn has(&self, scope: NamedScope) -> bool {
+        self.contains(scope.name())
+    }
+
     /// Returns `true` if a scope of the list grants all permissions of `scope`.
     pub fn covers(&self, scope: &str) -> bool {
         match SmartScope::parse(scope) {
@@ -141,7 +209,7 @@ impl Scopes {
 
     /// Returns `true` if the scopes require a launch patient, as a launch of SMART App Launch does.
     pub fn is_launch(&self) -> bool {
-        self.contains("launch/patient")
+        self.has(NamedScope::LaunchPatient)
             || self.smart_scopes().any(|scope| scope.context == ScopeContext::Patient)
     }
 
@@ -192,17 +260,6 @@ impl fmt::Display for Scopes {
         }
         Ok(())
     }
-}
-
-/// The data that a SMART scope makes accessible.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ScopeContext {
-    /// Data in the compartment of the launch patient.
-    Patient,
-    /// Data that the signed-in user may see.
-    User,
-    /// Data that a back-end client may read or change.
-    System,
 }
 
 /// Permissions of a SMART scope, as a bit set in the order `cruds`.
@@ -277,12 +334,7 @@ impl<'a> SmartScope<'a> {
     /// Parses a SMART scope. Returns `None` for any other scope.
     pub fn parse(scope: &'a str) -> Option<Self> {
         let (context, rest) = scope.split_once('/')?;
-        let context = match context {
-            "patient" => ScopeContext::Patient,
-            "user" => ScopeContext::User,
-            "system" => ScopeContext::System,
-            _ => return None,
-        };
+        let context = ScopeContext::named(context)?;
         let (rest, query) = match rest.split_once('?') {
             Some((rest, query)) => (rest, Some(query)),
             None => (rest, None),
@@ -324,11 +376,7 @@ impl<'a> SmartScope<'a> {
 
 impl fmt::Display for ScopeContext {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(match self {
-            Self::Patient => "patient",
-            Self::User => "user",
-            Self::System => "system",
-        })
+        f.write_str(self.name())
     }
 }
 

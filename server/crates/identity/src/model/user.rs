@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::mapped_claims::MappedClaims;
 pub use crate::model::members::{DEFAULT_SCOPES, StandardClaims};
-use crate::model::scope::{ADMIN_SCOPE, LAUNCH_SCOPE, ScopeContext, ScopePermissions, Scopes, SmartScope};
+use crate::model::scope::{NamedScope, ScopeContext, ScopePermissions, Scopes, SmartScope};
 
 /// A user of this server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,7 +119,8 @@ impl User {
     /// user with [patients](Self::patients) may also grant read access to their data. A user who may access
     /// all patients may grant the same access to a single patient.
     pub fn may_grant(&self, scope: &str) -> bool {
-        if scope == ADMIN_SCOPE {
+        let named = NamedScope::named(scope);
+        if named == Some(NamedScope::Admin) {
             return self.administrator;
         }
         if self.allowed_scopes.covers(scope) {
@@ -136,14 +137,22 @@ impl User {
                     ScopeContext::System => false,
                 }
             }
-            None => match scope {
+            None => match named {
                 // The access ends with the session of the user.
-                "online_access" => true,
+                Some(NamedScope::OnlineAccess) => true,
                 // A launch context grants no access by itself.
-                "launch" | "launch/encounter" | LAUNCH_SCOPE => true,
-                "fhirUser" => self.fhir_user.is_some(),
-                "launch/patient" => self.has_launch_patient(),
-                _ => false,
+                Some(NamedScope::Launch | NamedScope::LaunchEncounter | NamedScope::CreateLaunch) => true,
+                Some(NamedScope::FhirUser) => self.fhir_user.is_some(),
+                Some(NamedScope::LaunchPatient) => self.has_launch_patient(),
+                Some(
+                    NamedScope::Openid
+                    | NamedScope::Email
+                    | NamedScope::Phone
+                    | NamedScope::Profile
+                    | NamedScope::OfflineAccess
+                    | NamedScope::Admin,
+                )
+                | None => false,
             },
         }
     }

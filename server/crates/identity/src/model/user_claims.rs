@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::model::members::GrantedClaims;
-use crate::model::scope::Scopes;
+use crate::model::scope::{NamedScope, Scopes};
 use crate::model::user::User;
 
 /// The claims that a list of scopes grants access to. Claims without a value for the user are omitted.
@@ -22,7 +22,7 @@ pub struct UserClaims<'a> {
 /// Returns the claims that the scopes grant access to: always `sub`, the standard claims of each scope, and
 /// the URL of the user's FHIR resource with `fhirUser`.
 pub fn claims_for_scopes<'a>(user: &'a User, scopes: &'a Scopes, fhir_base: &str) -> UserClaims<'a> {
-    let fhir_user = user.fhir_user.as_deref().filter(|_| scopes.contains("fhirUser"));
+    let fhir_user = user.fhir_user.as_deref().filter(|_| scopes.has(NamedScope::FhirUser));
     UserClaims {
         sub: &user.sub,
         standard: GrantedClaims { claims: &user.claims, scopes },

@@ -12,7 +12,7 @@ use store::StoreError;
 
 use crate::directory::provider_rules::SignedInBy;
 use crate::model::client::{Client, GrantType};
-use crate::model::scope::Scopes;
+use crate::model::scope::{NamedScope, Scopes};
 use crate::model::user::User;
 use crate::tokens::auth_time;
 
@@ -142,7 +142,8 @@ impl Grant {
     /// (SMART App Launch 2.2) and without `offline_access`, they end with the session of the user.
     pub(super) fn end_of_refresh(&self, lifetime: SignedDuration, now: Timestamp) -> Timestamp {
         let ends = now + lifetime;
-        let is_online = self.scopes.contains("online_access") && !self.scopes.contains("offline_access");
+        let is_online =
+            self.scopes.has(NamedScope::OnlineAccess) && !self.scopes.has(NamedScope::OfflineAccess);
         if is_online { ends.min(self.session_ends) } else { ends }
     }
 
@@ -168,7 +169,9 @@ impl Grant {
 /// `true` if the client receives refresh tokens for these scopes.
 pub(crate) fn allows_refresh(scopes: &Scopes, client: &Client) -> bool {
     client.grant_types.contains(&GrantType::RefreshToken)
-        && (client.always_refresh || scopes.contains("offline_access") || scopes.contains("online_access"))
+        && (client.always_refresh
+            || scopes.has(NamedScope::OfflineAccess)
+            || scopes.has(NamedScope::OnlineAccess))
 }
 
 /// The granted scopes that the client and the user, if there is one, still have.

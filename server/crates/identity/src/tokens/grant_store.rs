@@ -16,7 +16,7 @@ use crate::ledger_keys;
 use crate::model::client::Client;
 use crate::model::pkce::CodeChallenge;
 use crate::model::redirect_uri::RegisteredRedirectUri;
-use crate::model::scope::Scopes;
+use crate::model::scope::{NamedScope, Scopes};
 use crate::random::Random;
 use crate::storage::epoch_ledger::EpochLedger;
 use crate::storage::records;
@@ -321,7 +321,7 @@ impl GrantStore {
         if self.revocations.restored_at(now).await?.is_some_and(|time| grant.granted < time) {
             return Err(GrantError::Revoked);
         }
-        let offline = grant.scopes.contains("offline_access");
+        let offline = grant.scopes.has(NamedScope::OfflineAccess);
         if !offline && self.revocations.is_revoked("sid", &grant.sid, now).await? {
             return Err(GrantError::Revoked);
         }
@@ -345,10 +345,10 @@ impl GrantStore {
         now: Timestamp,
     ) -> Result<Scopes, GrantError> {
         let remaining = self.ensure_active(grant, client, now).await?;
-        let lost = |scope| grant.scopes.contains(scope) && !remaining.contains(scope);
+        let lost = |scope| grant.scopes.has(scope) && !remaining.has(scope);
         // Without `offline_access` the grant would outlive the session that a user believes to have ended.
-        let is_allowed =
-            allows_refresh(&remaining, client) && !lost("offline_access") && !lost("online_access");
+        let is_allowed = allows_refresh(&remaining, client)
+            && ![NamedScope::OfflineAccess, NamedScope::OnlineAccess].into_iter().any(lost);
         if is_allowed { Ok(remaining) } else { Err(GrantError::Withdrawn) }
     }
 

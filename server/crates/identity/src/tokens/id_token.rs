@@ -6,6 +6,7 @@ use store::StoreError;
 
 use crate::jose::{self, JwsParts, SigningAlg};
 use crate::model::client::Client;
+use crate::model::scope::NamedScope;
 use crate::model::user::User;
 use crate::tokens::acr::acr_of;
 use crate::tokens::grant::Grant;
@@ -59,7 +60,9 @@ impl TokenService {
         let alg = client.id_token_alg.as_deref().and_then(SigningAlg::parse).unwrap_or_default();
         let scopes = match context.access_token {
             // With an access token, the client reads the other claims from userinfo.
-            Some(_) if !client.claims_in_id_token => grant.scopes.filter(|scope| scope == "fhirUser"),
+            Some(_) if !client.claims_in_id_token => {
+                grant.scopes.filter(|scope| scope == NamedScope::FhirUser.name())
+            }
             _ => grant.scopes.clone(),
         };
         let user = context.user.map(|user| serde_json::to_value(self.user_claims(user, &scopes)));

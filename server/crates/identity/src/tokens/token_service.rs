@@ -11,7 +11,7 @@ use crate::directory::lifetime_settings::LifetimeSettings;
 use crate::directory::user_directory::UserDirectory;
 use crate::jose::{JwsParts, SigningAlg};
 use crate::model::client::Client;
-use crate::model::scope::Scopes;
+use crate::model::scope::{NamedScope, Scopes};
 use crate::model::user::User;
 use crate::model::user_claims::{self, UserClaims};
 use crate::random::Random;
@@ -67,7 +67,7 @@ pub struct TokenService {
 impl TokenService {
     /// Mints an access token for a grant from a user.
     pub fn mint_access_token(&self, grant: &Grant, lifetime: SignedDuration, now: Timestamp) -> String {
-        let offline = grant.scopes.contains("offline_access");
+        let offline = grant.scopes.has(NamedScope::OfflineAccess);
         self.sign_access_token(&AccessToken {
             iss: self.issuer.clone(),
             sub: grant.sub.clone(),
@@ -133,7 +133,7 @@ impl TokenService {
         }
         let smart = scopes.smart_scopes().next().is_some();
         let mut audience = Vec::new();
-        if scopes.contains("openid") || !smart {
+        if scopes.has(NamedScope::Openid) || !smart {
             audience.push(self.issuer.clone());
         }
         if smart {
