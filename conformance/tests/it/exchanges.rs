@@ -67,7 +67,9 @@ fn text(trial: &Trial, answer: &Answer, names: &[&str]) -> String {
     }
     let encoded: String =
         form_urlencoded::byte_serialize(trial.world.target.addresses.base_url.as_bytes()).collect();
-    text.replace(&trial.world.target.addresses.base_url, "https://server")
+    let version = concat!("\"", env!("CARGO_PKG_VERSION"), "\"");
+    text.replace(version, "\"[version]\"")
+        .replace(&trial.world.target.addresses.base_url, "https://server")
         .replace(&encoded, "https%3A%2F%2Fserver")
 }
 

@@ -307,6 +307,10 @@ mod tests {
         let span = &mut body["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
         let id = span["spanId"].take();
         assert!(bytes::<8>(id.as_str().unwrap()).is_some());
+        let attributes = &mut body["resourceSpans"][0]["resource"]["attributes"];
+        let mut attributes = attributes.as_array_mut().unwrap().iter_mut();
+        let version = attributes.find(|attribute| attribute["key"] == "service.version").unwrap();
+        assert_eq!(version["value"]["stringValue"].take(), env!("CARGO_PKG_VERSION"));
         insta::assert_json_snapshot!(body);
         assert!(traces.next_batch().is_none());
         traces.count_lost(&batch);

@@ -95,6 +95,8 @@ print(service["image"])
     python.arg(deploy.join("kubernetes/trefoil.yaml")).arg(deploy.join("compose/compose.yaml"));
     let output = python.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let image = format!("trefoil:{}", env!("CARGO_PKG_VERSION"));
-    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), image);
+    let changelog = include_str!("../../../CHANGELOG.md");
+    let released =
+        changelog.lines().find_map(|line| line.strip_prefix("## [")?.split_once("] - ")).unwrap().0;
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), format!("trefoil:{released}"));
 }

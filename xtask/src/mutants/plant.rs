@@ -147,9 +147,15 @@ fn remove_others(copy: &Path, folder: &Path, files: &BTreeSet<String>) -> Result
 /// The text of a file in the copy.
 fn change(file: &str, text: String, mutants: &[&Mutant]) -> Result<String> {
     match file {
-        "Cargo.toml" => return Ok(text.replacen("version = \"0.1.0\"", "version = \"0.1.0-mutants\"", 1)),
+        "Cargo.toml" => {
+            let version = concat!("version = \"", env!("CARGO_PKG_VERSION"));
+            return Ok(text.replacen(version, &format!("{version}-mutants"), 1));
+        }
         // The server reads the date of its version from it.
-        "CHANGELOG.md" => return Ok(text.replacen("## [0.1.0] - ", "## [0.1.0-mutants] - ", 1)),
+        "CHANGELOG.md" => {
+            let heading = concat!("## [", env!("CARGO_PKG_VERSION"));
+            return Ok(text.replacen(heading, &format!("{heading}-mutants"), 1));
+        }
         _ => {}
     }
     let mut text = plant(file, &text, mutants)?;

@@ -136,7 +136,7 @@ fn search_parameters(kind: &str) -> Vec<Value> {
     search_parameters::of_type(kind).map(|(name, kind)| json!({ "name": name, "type": kind })).collect()
 }
 
-/// The day on which this version was released, as the changelog states it.
+/// The day on which this version was released, as the changelog states it. `None` between two releases.
 fn release_date() -> Option<&'static str> {
     let heading = concat!("\n## [", env!("CARGO_PKG_VERSION"), "] - ");
     CHANGELOG.split_once(heading)?.1.lines().next()
@@ -204,6 +204,10 @@ fn capability_statement(app: &App, date: &str) -> Bytes {
             "extension": [{ "url": "definition", "valueCanonical": definition }, value],
         })
     };
+    let mut software = json!({ "name": "Trefoil", "version": env!("CARGO_PKG_VERSION") });
+    if let Some(day) = release_date() {
+        software["releaseDate"] = day.into();
+    }
     let statement = json!({
         "resourceType": "CapabilityStatement",
         "extension": features.map(feature),
@@ -214,7 +218,7 @@ fn capability_statement(app: &App, date: &str) -> Bytes {
         "status": "active",
         "date": date,
         "kind": "instance",
-        "software": { "name": "Trefoil", "version": env!("CARGO_PKG_VERSION"), "releaseDate": release_date() },
+        "software": software,
         "implementation": { "description": "Trefoil: identity, terminology and bulk export", "url": app.address.fhir_base },
         "fhirVersion": "4.0.1",
         "format": ["application/fhir+json", "json"],
