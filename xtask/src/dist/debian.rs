@@ -72,6 +72,8 @@ fn build(dist: &Path, tree: &Path, control: &PackageControl, version: &str, time
     let arch = Command::new("dpkg").arg("--print-architecture").output()?;
     let arch = String::from_utf8(arch.stdout)?.trim().to_owned();
     let PackageControl { name, recommends, description } = control;
+    // Debian sorts `0.2.0~dev` before `0.2.0`, and `0.2.0-dev` after it.
+    let version = version.replace('-', "~");
     let text = format!(
         "Package: {name}\nVersion: {version}\nArchitecture: {arch}\n\
          Maintainer: The Trefoil project <trefoil@trefoil.example>\nSection: net\nPriority: optional\n\
