@@ -136,10 +136,9 @@ fn search_parameters(kind: &str) -> Vec<Value> {
     search_parameters::of_type(kind).map(|(name, kind)| json!({ "name": name, "type": kind })).collect()
 }
 
-/// The day on which this version was released, as the changelog states it. `None` between two releases.
-fn release_date() -> Option<&'static str> {
-    let heading = concat!("\n## [", env!("CARGO_PKG_VERSION"), "] - ");
-    CHANGELOG.split_once(heading)?.1.lines().next()
+/// The day on which a version was released, as the changelog states it. `None` between two releases.
+fn release_date(version: &str) -> Option<&'static str> {
+    CHANGELOG.split_once(&format!("\n## [{version}] - "))?.1.lines().next()
 }
 
 /// Builds the CapabilityStatement, which does not change while the server runs.
@@ -205,7 +204,7 @@ fn capability_statement(app: &App, date: &str) -> Bytes {
         })
     };
     let mut software = json!({ "name": "Trefoil", "version": env!("CARGO_PKG_VERSION") });
-    if let Some(day) = release_date() {
+    if let Some(day) = release_date(env!("CARGO_PKG_VERSION")) {
         software["releaseDate"] = day.into();
     }
     let statement = json!({
@@ -286,4 +285,15 @@ async fn terminology_capabilities(context: &RequestContext) -> Result<Response, 
     });
     // The statement changes with the stored code systems.
     Ok(reply::no_store(reply::fhir_json(StatusCode::OK, &statement)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_released_version_has_a_day() {
+        assert_eq!(release_date("0.1.0"), Some("2026-11-28"));
+        assert_eq!(release_date("0.1.0-dev"), None);
+    }
 }
