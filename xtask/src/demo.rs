@@ -8,20 +8,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result};
 use test_server::ServerProcess;
 
-use crate::workspace::{build_with_progress, check, root, target_dir};
-
-#[derive(clap::Args)]
-pub struct DemoArgs {
-    /// Do not open the terminal client.
-    #[arg(long)]
-    no_tui: bool,
-    /// Folder for the data of the demo.
-    #[arg(long)]
-    data: Option<PathBuf>,
-    /// Address to listen on; port 0 selects a free port.
-    #[arg(long, default_value = "127.0.0.1:8443")]
-    listen: String,
-}
+use xtask::command_line::DemoArgs;
+use xtask::workspace::{build_with_progress, check, root, target_dir};
 
 /// Runs until the user quits the terminal client, or until the server stops.
 pub fn run(args: &DemoArgs) -> Result<()> {

@@ -45,6 +45,7 @@ pub fn cargo() -> Command {
     command
 }
 
+/// The folder of the workspace.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()

@@ -1,0 +1,92 @@
+//! The Debian packages.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use super::files::{compress, install};
+use xtask::workspace::{check, root};
+
+/// Builds the package of the server from the folder of the archive.
+pub(super) fn package_server(dist: &Path, programs: &Path, version: &str, time: &str) -> Result<()> {
+    let tree = dist.join("package");
+    let deploy = root().join("server/deploy");
+    install(&programs.join("trefoil"), &tree.join("usr/bin/trefoil"), 0o755)?;
+    for (from, to) in [
+        ("systemd/trefoil.service", "usr/lib/systemd/system/trefoil.service"),
+        ("systemd/trefoil.socket", "usr/lib/systemd/system/trefoil.socket"),
+        ("systemd/trefoil.sysusers.conf", "usr/lib/sysusers.d/trefoil.conf"),
+        ("systemd/trefoil.toml", "etc/trefoil/trefoil.toml"),
+    ] {
+        install(&deploy.join(from), &tree.join(to), 0o644)?;
+    }
+    install_help(&tree, "trefoil")?;
+    for script in ["postinst", "prerm"] {
+        install(&deploy.join("debian").join(script), &tree.join("DEBIAN").join(script), 0o755)?;
+    }
+    fs::write(tree.join("DEBIAN/conffiles"), "/etc/trefoil/trefoil.toml\n")?;
+    let description = "sign-in, terminology and bulk export for health apps\n \
+         An OAuth 2.0 and OpenID Connect authorization server with SMART App Launch,\n \
+         a FHIR R4 terminology server, and the asynchronous Bulk FHIR export.";
+    build(dist, &tree, &PackageControl { name: "trefoil", recommends: "systemd", description }, version, time)
+}
+
+/// Builds the package of the terminal client.
+pub(super) fn package_client(dist: &Path, programs: &Path, version: &str, time: &str) -> Result<()> {
+    let tree = dist.join("package");
+    install(&programs.join("trefoil-tui"), &tree.join("usr/bin/trefoil-tui"), 0o755)?;
+    install_help(&tree, "trefoil-tui")?;
+    let description = "terminal client for Trefoil and similar servers\n \
+         Signs in users, sends terminology operations of FHIR R4, and runs bulk exports.";
+    let control = PackageControl { name: "trefoil-tui", recommends: "ca-certificates", description };
+    build(dist, &tree, &control, version, time)
+}
+
+/// Members of the control file besides version and architecture.
+struct PackageControl {
+    name: &'static str,
+    recommends: &'static str,
+    description: &'static str,
+}
+
+/// Installs completions, man pages and the licence of a program.
+fn install_help(tree: &Path, name: &str) -> Result<()> {
+    let program = tree.join("usr/bin").join(name);
+    install(&root().join("LICENSE"), &tree.join("usr/share/doc").join(name).join("copyright"), 0o644)?;
+    let completions = tree.join("usr/share/bash-completion/completions").join(name);
+    fs::create_dir_all(completions.parent().context("a file has a folder")?)?;
+    fs::write(completions, Command::new(&program).args(["completions", "bash"]).output()?.stdout)?;
+    let pages = tree.join("usr/share/man/man1");
+    fs::create_dir_all(&pages)?;
+    check(Command::new(&program).args(["man", "--out"]).arg(&pages))?;
+    for page in fs::read_dir(&pages)? {
+        compress(&page?.path())?;
+    }
+    Ok(())
+}
+
+/// Writes the control file, builds the package and removes its tree.
+fn build(dist: &Path, tree: &Path, control: &PackageControl, version: &str, time: &str) -> Result<()> {
+    let arch = Command::new("dpkg").arg("--print-architecture").output()?;
+    let arch = String::from_utf8(arch.stdout)?.trim().to_owned();
+    let PackageControl { name, recommends, description } = control;
+    // Debian sorts `0.2.0~dev` before `0.2.0`, and `0.2.0-dev` after it.
+    let version = version.replace('-', "~");
+    let text = format!(
+        "Package: {name}\nVersion: {version}\nArchitecture: {arch}\n\
+         Maintainer: The Trefoil project <trefoil@trefoil.example>\nSection: net\nPriority: optional\n\
+         Depends: libc6 (>= 2.36)\nRecommends: {recommends}\nDescription: {description}\n"
+    );
+    fs::create_dir_all(tree.join("DEBIAN"))?;
+    fs::write(tree.join("DEBIAN/control"), text)?;
+    check(
+        Command::new("dpkg-deb")
+            .args(["--root-owner-group", "--build"])
+            .arg(tree)
+            .arg(dist.join(format!("{name}_{version}_{arch}.deb")))
+            .env("SOURCE_DATE_EPOCH", time),
+    )?;
+    Ok(fs::remove_dir_all(tree)?)
+}
