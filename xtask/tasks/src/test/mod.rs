@@ -6,11 +6,13 @@
 //! |---|---|
 //! | [`pipeline`] | `cargo xtask ci`: what the pipeline checks besides |
 //! | [`programs`] | the test programs, of which several run side by side |
+//! | [`progress`] | what the run is doing, while it works |
 //! | [`check_sum`], [`timings`] | the totals of a run, and its slowest steps |
 
 mod check_sum;
 pub mod pipeline;
 mod programs;
+mod progress;
 mod timings;
 
 use std::process::Command;

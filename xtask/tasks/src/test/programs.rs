@@ -1,6 +1,7 @@
 //! The test programs of the workspace: builds them once, and runs several side by side.
 
 use std::collections::VecDeque;
+use std::io::{BufRead as _, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -8,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::check_sum::CheckSum;
+use super::progress::{Progress, TestCount};
 use xtask::workspace::{cargo, root};
 
 /// Tests that only `cargo xtask ci` runs: databases, several nodes, kills, damage, and long journeys. The
@@ -119,13 +122,20 @@ struct ArtifactTarget {
 pub fn build(sum: &mut CheckSum) -> Result<Vec<TestProgram>> {
     let mut command = cargo();
     command.args(["test", "--workspace", "--no-run", "--quiet", "--message-format=json-render-diagnostics"]);
-    let output = command.stderr(Stdio::inherit()).output().context("failed to start cargo")?;
-    sum.log(&output.stdout)?;
-    if !output.status.success() {
-        bail!("ended with {}", output.status);
+    let mut building = command.stdout(Stdio::piped()).spawn().context("failed to start cargo")?;
+    let (progress, mut programs) = (Progress::start(), Vec::new());
+    for (ready, line) in building.stdout.take().into_iter().flat_map(lines).enumerate() {
+        let message: Value = serde_json::from_str(&line).unwrap_or_default();
+        if let Some(name) = message["target"]["name"].as_str() {
+            progress.say(&format!("building: {} parts are ready, the last is {name}", ready + 1));
+        }
+        sum.log(format!("{line}\n").as_bytes())?;
+        programs.extend(test_program(&line));
     }
-    let messages = String::from_utf8(output.stdout)?;
-    let mut programs: Vec<_> = messages.lines().filter_map(test_program).collect();
+    let status = building.wait()?;
+    if !status.success() {
+        bail!("ended with {status}");
+    }
     programs.sort_by_key(|program| {
         LONGEST.iter().position(|name| *name == program.name).unwrap_or(LONGEST.len())
     });
@@ -202,16 +212,17 @@ pub fn run(programs: &[TestProgram], selection: TestSelection, sum: &mut CheckSu
         examples.args(["test", "--workspace", "--doc", "--quiet"]);
         commands.push_back(("examples in the documentation".to_owned(), examples));
     }
+    let count = TestCount::of(programs.iter().map(|program| number_of_tests(program, selection)).sum());
     let waiting = Mutex::new(commands);
     let (sender, ended) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
-            let (sender, waiting) = (sender.clone(), &waiting);
+            let (sender, waiting, count) = (sender.clone(), &waiting, &count);
             scope.spawn(move || {
                 loop {
                     let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
                     let Some((name, command)) = next else { return };
-                    if sender.send(run_program(name, command)).is_err() {
+                    if sender.send(run_program(name, command, count)).is_err() {
                         return;
                     }
                 }
@@ -234,12 +245,38 @@ fn test_command(program: &TestProgram) -> Command {
     command
 }
 
-fn run_program(name: String, mut command: Command) -> Result<EndedProgram> {
+/// The number of selected tests of a program, for the progress.
+fn number_of_tests(program: &TestProgram, selection: TestSelection) -> usize {
+    let Some(arguments) = selection.arguments(program) else { return 0 };
+    let listed = test_command(program).args(arguments).args(["--list", "--format", "terse"]).output();
+    listed.map_or(0, |output| String::from_utf8_lossy(&output.stdout).matches(": test\n").count())
+}
+
+fn run_program(name: String, mut command: Command, count: &TestCount) -> Result<EndedProgram> {
     let started = Instant::now();
     command.env("INSTA_UPDATE", "no").env("PROPTEST_RNG_SEED", PROPERTY_SEED).stdin(Stdio::null());
-    let output = command.output().with_context(|| format!("failed to start {name}"))?;
-    let text = [String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)].concat();
-    Ok(EndedProgram { name, output: text, succeeded: output.status.success(), took: started.elapsed() })
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut program = command.spawn().with_context(|| format!("failed to start {name}"))?;
+    let errors = program.stderr.take();
+    let errors = std::thread::spawn(move || errors.into_iter().flat_map(lines).collect::<Vec<_>>());
+    let mut output = String::new();
+    for line in program.stdout.take().into_iter().flat_map(lines) {
+        count.read(&name, &line);
+        output += &line;
+        output.push('\n');
+    }
+    for line in errors.join().unwrap_or_default() {
+        output += &line;
+        output.push('\n');
+    }
+    let succeeded = program.wait()?.success();
+    Ok(EndedProgram { name, output, succeeded, took: started.elapsed() })
+}
+
+/// The lines of a program's output. Bytes that are no UTF-8 are replaced.
+fn lines(output: impl Read) -> impl Iterator<Item = String> {
+    let lines = BufReader::new(output).split(b'\n').map_while(Result::ok);
+    lines.map(|line| String::from_utf8_lossy(&line).into_owned())
 }
 
 /// Adds the results of a program, and prints its failures.
