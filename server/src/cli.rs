@@ -93,9 +93,31 @@ pub enum ServerCommand {
         #[arg(long, value_name = "FOLDER")]
         out: PathBuf,
     },
+    /// Print a file to begin with.
+    #[command(after_help = "Example:\n  trefoil template codes > codes.csv\n  trefoil import codes.csv")]
+    Template {
+        /// File: a code system as CSV
+        #[arg(value_enum)]
+        file: TemplateFile,
+    },
     /// The administration of a data folder.
     #[command(flatten)]
     Administration(AdminLine),
+}
+
+/// A file that `trefoil template` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum TemplateFile {
+    /// A code system as CSV.
+    Codes,
+}
+
+impl TemplateFile {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Codes => include_str!("templates/codes.csv"),
+        }
+    }
 }
 
 /// An example of `serve` and the environment variables.
@@ -130,6 +152,10 @@ pub fn run_program(cli: CommandLine) -> ExitCode {
             ExitCode::SUCCESS
         }
         ServerCommand::Man { out } => write_man_pages(&out),
+        ServerCommand::Template { file } => {
+            print!("{}", file.text());
+            ExitCode::SUCCESS
+        }
         ServerCommand::Administration(arguments) => runtime.block_on(administration::run_command(arguments)),
     };
     // A blocking read of standard input must not delay the end of the process.
@@ -165,6 +191,13 @@ mod tests {
             }
         }
         check(&CommandLine::command(), "trefoil");
+    }
+
+    #[test]
+    fn the_template_of_codes_can_be_imported() {
+        let text = TemplateFile::Codes.text().as_bytes().to_vec();
+        let imported = terminology_import::import_files(vec![("codes.csv".to_owned(), text)]).unwrap();
+        assert_eq!(imported.index.url(), "https://example.org/codes");
     }
 
     #[test]

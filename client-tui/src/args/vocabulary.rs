@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Args as ClapArgs, Subcommand};
+use spreadsheet::StatedEncoding;
 
 use super::{ExpandArgs, LookupArgs, SubsumesArgs, TerminologyArgs, ValidateCodeArgs};
 
@@ -66,8 +67,8 @@ pub struct PathArgs {
 /// Options of `validate-batch`.
 #[derive(Debug, ClapArgs)]
 pub struct ValidateBatchArgs {
-    /// CSV with a header (columns code, system, display, url in any order), or one Coding on each line; -
-    /// reads stdin
+    /// CSV or a spreadsheet with headings (code, system, display, url in any order), or one Coding on each
+    /// line; - reads stdin
     #[arg(value_name = "FILE|-")]
     pub file: PathBuf,
     /// Canonical URL of the value set, for rows without one
@@ -79,6 +80,12 @@ pub struct ValidateBatchArgs {
     /// Code system, for rows without one
     #[arg(long)]
     pub system: Option<String>,
+    /// Encoding of a CSV file that is not UTF-8: latin1
+    #[arg(long, value_name = "NAME", value_parser = StatedEncoding::named)]
+    pub encoding: Option<StatedEncoding>,
+    /// Sheet of a workbook, instead of the first one
+    #[arg(long, value_name = "NAME")]
+    pub sheet: Option<String>,
     /// Number of concurrent requests
     #[arg(long, value_name = "N", default_value_t = PARALLEL_REQUESTS,
         value_parser = RangedU64ValueParser::<usize>::new().range(1..=MAX_PARALLEL_REQUESTS))]

@@ -1,11 +1,13 @@
-//! Files of codings: CSV with a header, or one JSON object of the type Coding on each line (NDJSON).
+//! Files of codings: CSV or a spreadsheet with headings, or one JSON object of the type Coding on each line
+//! (NDJSON).
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::Path;
 
 use csv::{ReaderBuilder, StringRecord, Trim};
 use serde::Deserialize;
+use spreadsheet::{Column, ReadOptions, delimiter_of, find_columns};
 
 use super::BatchRow;
 use crate::api::ValidateCode;
@@ -31,7 +33,7 @@ pub enum BatchError {
     #[error("the file has no rows")]
     Empty,
     #[error(
-        "the column 'code' is missing in the header '{0}'; the columns are code, system, display and url, in any order"
+        "the column 'code' is missing; the columns are code, system, display and url, in any order; columns seen: {0}"
     )]
     NoCodeColumn(String),
     #[error("the file has more than {MAX_ROWS} rows; split it")]
@@ -53,17 +55,18 @@ struct RawRow {
     display: String,
 }
 
-/// Reads the text of a file, or of stdin if the path is `-`.
+/// Reads the text of a file, or of stdin if the path is `-`. That of a workbook is CSV.
 ///
 /// # Errors
-/// An error if the file cannot be read, is not UTF-8, or is too large.
-pub fn read_text(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    let read = match path == Path::new("-") {
-        true => io::stdin().take(MAX_FILE_SIZE + 1).read_to_string(&mut text)?,
-        false => File::open(path)?.take(MAX_FILE_SIZE + 1).read_to_string(&mut text)?,
+/// An error if the file cannot be read, is not UTF-8 although no encoding is stated, or is too large.
+pub fn read_text(path: &Path, options: &ReadOptions) -> io::Result<String> {
+    let input: Box<dyn BufRead> = match path == Path::new("-") {
+        true => Box::new(io::stdin().lock()),
+        false => Box::new(BufReader::new(File::open(path)?)),
     };
-    if read as u64 > MAX_FILE_SIZE {
+    let table = spreadsheet::open(&path.to_string_lossy(), input, options).map_err(io::Error::other)?;
+    let mut text = String::new();
+    if table.take(MAX_FILE_SIZE + 1).read_to_string(&mut text)? as u64 > MAX_FILE_SIZE {
         return Err(io::Error::other(format!("the file has more than {MAX_FILE_SIZE} bytes; split it")));
     }
     Ok(text)
@@ -119,24 +122,29 @@ fn read_ndjson(text: &str) -> Result<Vec<Result<RawRow, String>>, BatchError> {
 }
 
 fn read_csv(text: &str) -> Result<Vec<Result<RawRow, String>>, BatchError> {
-    let mut reader = ReaderBuilder::new().flexible(true).trim(Trim::All).from_reader(text.as_bytes());
+    let delimiter = delimiter_of(text.lines().next().unwrap_or_default());
+    let mut builder = ReaderBuilder::new();
+    let mut reader = builder.delimiter(delimiter).flexible(true).trim(Trim::All).from_reader(text.as_bytes());
     let header = reader.headers().map_err(|error| BatchError::Csv(error.to_string()))?.clone();
     if header.is_empty() {
         return Err(BatchError::Empty);
     }
-    let column = |name: &str| header.iter().position(|column| column.eq_ignore_ascii_case(name));
-    let Some(code) = column("code") else {
-        return Err(BatchError::NoCodeColumn(header.iter().collect::<Vec<_>>().join(",")));
+    let headings: Vec<&str> = header.iter().collect();
+    let [code, display, system, url] =
+        find_columns(&headings, [Column::CODE, Column::DISPLAY, Column::SYSTEM, Column::URL]);
+    let Some(code) = code else {
+        let seen: Vec<_> = headings.into_iter().filter(|heading| !heading.is_empty()).collect();
+        return Err(BatchError::NoCodeColumn(seen.join(", ")));
     };
-    let (url, system, display) = (column("url"), column("system"), column("display"));
     let value = |record: &StringRecord, location: Option<usize>| {
         location.and_then(|location| record.get(location)).unwrap_or_default().to_owned()
     };
-    let mut rows = Vec::new();
+    let (mut rows, mut filled) = (Vec::new(), 0);
     for record in reader.records() {
         if rows.len() == MAX_ROWS {
             return Err(BatchError::TooManyRows);
         }
+        let is_empty = record.as_ref().is_ok_and(|record| record.iter().all(str::is_empty));
         rows.push(match record {
             Ok(record) => Ok(RawRow {
                 url: value(&record, url),
@@ -146,7 +154,12 @@ fn read_csv(text: &str) -> Result<Vec<Result<RawRow, String>>, BatchError> {
             }),
             Err(error) => Err(format!("the row is not valid CSV: {error}")),
         });
+        if !is_empty {
+            filled = rows.len();
+        }
     }
+    // Spreadsheet programs write empty rows at the end.
+    rows.truncate(filled);
     Ok(rows)
 }
 
@@ -172,6 +185,8 @@ mod tests {
         let text = "\u{feff}Display,note, CODE ,url\n\"Cane, long\",x,cane,\n,,b,other\n";
         let expected = [["vs", "s", "cane", "Cane, long", ""], ["other", "s", "b", "", ""]];
         assert_eq!(rows(text), expected);
+        let text = "Schlüssel;Bezeichnung;;\r\ncane;Stock, lang;;\r\n;;;\r\n;;;\r\n";
+        assert_eq!(rows(text), [["vs", "s", "cane", "Stock, lang", ""]]);
     }
 
     #[test]
@@ -196,7 +211,7 @@ mod tests {
         let error = |text: &str| read(text, &defaults()).unwrap_err();
         assert_eq!(error(""), BatchError::Empty);
         assert_eq!(error("code\n"), BatchError::Empty);
-        assert_eq!(error("system,display\na,b\n"), BatchError::NoCodeColumn("system,display".to_owned()));
+        assert_eq!(error("system,display\na,b\n"), BatchError::NoCodeColumn("system, display".to_owned()));
         assert_eq!(error(&format!("code\n{}", "a\n".repeat(MAX_ROWS + 1))), BatchError::TooManyRows);
     }
 }

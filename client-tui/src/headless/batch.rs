@@ -6,6 +6,7 @@ use std::pin::pin;
 
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
+use spreadsheet::ReadOptions;
 
 use super::terminology::terminology_bearer;
 use crate::api::Api;
@@ -25,8 +26,9 @@ pub(super) async fn validate_batch(api: &Api, args: ValidateBatchArgs) -> Result
         id: args.id.unwrap_or_default(),
         system: args.system.unwrap_or_default(),
     };
+    let options = ReadOptions { encoding: args.encoding, sheet: args.sheet };
     let in_file = |reason: String| CommandFailure::Usage(format!("{}: {reason}", args.file.display()));
-    let text = batch::read_text(&args.file).map_err(|error| in_file(error.to_string()))?;
+    let text = batch::read_text(&args.file, &options).map_err(|error| in_file(error.to_string()))?;
     let rows = batch::read(&text, &defaults).map_err(|error| in_file(error.to_string()))?;
     let bearer = terminology_bearer(api, &args.ask).await?;
     let width = rows.iter().map(|row| row.question.code.chars().count()).max().unwrap_or(0);

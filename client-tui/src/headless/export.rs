@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use command_line::text::{local_time, shell_word};
+use jiff::Timestamp;
 use serde_json::json;
 
 use super::given_token::given;
@@ -130,7 +131,12 @@ fn new_job(api: &Api, args: &ExportArgs) -> Result<ExportJob, CommandFailure> {
 fn instant_or_folder(since: &str) -> Result<String, CommandFailure> {
     let folder = Path::new(since);
     if !folder.is_dir() {
-        return Ok(since.to_owned());
+        return match since.parse::<Timestamp>() {
+            Ok(_) => Ok(since.to_owned()),
+            Err(_) => Err(CommandFailure::Usage(format!(
+                "'{since}' is not an instant, such as 2026-01-31T00:00:00Z, and no folder of an earlier export: there is no such folder"
+            ))),
+        };
     }
     let job = ExportFolder::read(folder).map_err(ExportError::from)?;
     // Files that a `--delete` removed from the server are still here.

@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
+use spreadsheet::ReadOptions;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Duration;
@@ -334,7 +335,8 @@ impl ProfileEffects {
         self.batch = Some(tokio::spawn(async move {
             let send = |event| drop(sender.send(Message::Batch(id, event)));
             let read = tokio::task::spawn_blocking(move || {
-                let text = batch::read_text(&path).map_err(|error| error.to_string());
+                let text =
+                    batch::read_text(&path, &ReadOptions::default()).map_err(|error| error.to_string());
                 text.and_then(|text| batch::read(&text, &defaults).map_err(|error| error.to_string()))
                     .map_err(|reason| format!("{}: {reason}", path.display()))
             });

@@ -11,7 +11,7 @@ use resources::{ExpectedVersion, ImportFault, ImportOptions, ImportProgress, Imp
 use store::{Seq, Store, Versions as _};
 use terminology::{CodeSystemIndex, TerminologyChange, resource_faults};
 use terminology_import::{
-    ImportError, Release, ReleaseProgress, StatedVersion, group_releases_as, is_release,
+    ImportError, Release, ReleaseProgress, StatedRelease, group_releases_as, is_release,
 };
 use tokio::sync::mpsc;
 
@@ -35,12 +35,12 @@ pub const STOPPED: u8 = 130;
 pub async fn run_import(
     services: &AdminServices<'_>,
     paths: Vec<PathBuf>,
-    stated: StatedVersion,
+    stated: StatedRelease,
     options: ImportOptions,
     events: EventSink<'_>,
 ) -> Result<u8> {
     check_stated(&stated)?;
-    let is_stated = stated != StatedVersion::default();
+    let is_stated = stated != StatedRelease::default();
     if let Some(missing) = paths.iter().find(|path| !path.exists()) {
         bail!("path {} does not exist", missing.display());
     }
@@ -117,7 +117,7 @@ pub async fn run_import(
 }
 
 /// Checks that an edition is the id of a concept, and that a version is a date.
-fn check_stated(stated: &StatedVersion) -> Result<()> {
+fn check_stated(stated: &StatedRelease) -> Result<()> {
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if let Some(edition) = stated.edition.as_deref()
         && !(is_number(edition) && (6..=18).contains(&edition.len()))
@@ -135,7 +135,7 @@ fn check_stated(stated: &StatedVersion) -> Result<()> {
 /// Separates the releases of code systems, which may be inside folders, from the other paths.
 fn separate_releases(
     paths: Vec<PathBuf>,
-    stated: &StatedVersion,
+    stated: &StatedRelease,
 ) -> std::io::Result<(Vec<Release>, Vec<PathBuf>)> {
     let (mut releases, mut others) = (Vec::new(), Vec::new());
     for path in paths {
@@ -367,10 +367,10 @@ mod tests {
     fn a_stated_edition_is_an_id_and_a_stated_version_a_date() {
         #[track_caller]
         fn check(edition: Option<&str>, version: Option<&str>, expected: Option<&str>) {
-            let stated = StatedVersion {
+            let stated = StatedRelease {
                 edition: edition.map(str::to_owned),
                 version: version.map(str::to_owned),
-                is_unpublished: false,
+                ..StatedRelease::default()
             };
             let error = check_stated(&stated).err().map(|error| error.to_string());
             let as_expected = match (&error, expected) {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::all_commands::AdminCommand;
 
 /// Version of the protocol. The program and the running server must have the same version.
-pub const PROTOCOL_VERSION: u32 = 11;
+pub const PROTOCOL_VERSION: u32 = 12;
 
 /// The line that a client sends after its command to end it early.
 pub const STOP: &str = "stop";
@@ -104,6 +104,8 @@ mod tests {
         let value = match argument.get_value_parser().type_id() {
             id if id == TypeId::of::<u32>() || id == TypeId::of::<usize>() => "9".to_owned(),
             id if id == TypeId::of::<std::path::PathBuf>() => "/a".to_owned(),
+            id if id == TypeId::of::<terminology_import::StatedEncoding>() => "latin1".to_owned(),
+            _ if argument.get_id() == "since" => "2026-01-31T00:00:00Z".to_owned(),
             _ if argument.get_value_hint() == ValueHint::FilePath => file.display().to_string(),
             // It is the name of a flag for `--unset`.
             _ => "name".to_owned(),

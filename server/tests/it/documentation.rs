@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 use regex::Regex;
-use terminology_import::import_files;
+use terminology_import::{Column, import_files};
 use trefoil_server::cli::CommandLine;
 
 use crate::reader_shell::{FencedBlock, fenced_blocks};
@@ -360,6 +360,21 @@ fn the_reasons_of_refusals_are_in_the_page_about_trouble() {
         ["authorize/request.rs", "authorize/interaction.rs", "client_auth/error.rs"].map(read).concat();
     let invented: Vec<_> = quoted.filter(|text| !sources.contains(text.as_str())).collect();
     assert!(invented.is_empty(), "no text of the server: {invented:?}");
+}
+
+/// The page about terminology lists the names of the columns of tables.
+#[test]
+fn the_headings_of_tables_are_in_their_page() {
+    let page = include_str!("../../docs/terminology.md");
+    for (begin, column) in [
+        ("| code, required |", Column::CODE),
+        ("| display |", Column::DISPLAY),
+        ("| parents, several separated by a bar |", Column::PARENT),
+    ] {
+        let row = page.lines().find_map(|line| line.strip_prefix(begin)).unwrap();
+        let listed: Vec<_> = row.split('`').skip(1).step_by(2).collect();
+        assert_eq!(listed, column.0, "{begin}");
+    }
 }
 
 /// Each row of the page about trouble has an address of its own, to which an answer in a forum can point.

@@ -72,8 +72,16 @@ pub(crate) const FORMATS: &[ReleaseFormat] = &[
         read: claml::read_release,
     },
     ReleaseFormat {
-        name: "CSV",
+        name: code_system_csv::NAME,
         key_file: code_system_csv::key_file,
+        key_folder: "",
+        input_files: code_system_csv::input_files,
+        version_in_names: no_version,
+        read: code_system_csv::read_release,
+    },
+    ReleaseFormat {
+        name: code_system_csv::SPREADSHEET,
+        key_file: code_system_csv::key_workbook,
         key_folder: "",
         input_files: code_system_csv::input_files,
         version_in_names: no_version,

@@ -17,11 +17,11 @@
 //! | `omop` | OMOP: the tables of Athena |
 //! | `icd10cm` | ICD-10-CM: order file and tabular list |
 //! | `claml` | classifications in ClaML |
-//! | `code_system_csv` | any code system as CSV with a header |
+//! | `code_system_csv` | any code system as CSV or a spreadsheet, with headings |
 //! | `release_reader` | the sources that the reader of a format works with |
 //! | `format` | the table of these formats |
 //! | `release_import` | from the sources of a release to its index |
-//! | `stated_version` | what the caller states about a release |
+//! | `stated_release` | what the caller states about a release |
 //! | `release_set` | which of the given releases are read together |
 
 mod claml;
@@ -39,7 +39,7 @@ mod release_set;
 mod release_source;
 mod rf2;
 mod rxnorm;
-mod stated_version;
+mod stated_release;
 mod table_reader;
 mod xml_events;
 
@@ -53,7 +53,8 @@ pub use self::release_import::ImportedRelease;
 use self::release_import::read_release;
 pub use self::release_set::{Release, group_releases, group_releases_as};
 use self::release_source::ReleaseSource;
-pub use self::stated_version::StatedVersion;
+pub use self::stated_release::StatedRelease;
+pub use spreadsheet::{Column, ReadOptions as TableOptions, StatedEncoding};
 
 /// Returns whether a path is a release of a code system, according to the names of its files.
 ///
@@ -92,5 +93,5 @@ pub fn import_release(
 /// # Errors
 /// Returns [`ImportError`] if a file is invalid.
 pub fn import_files(files: Vec<(String, Vec<u8>)>) -> Result<ImportedRelease, ImportError> {
-    read_release(vec![ReleaseSource::in_memory(files)], &StatedVersion::default(), &mut |_| {})
+    read_release(vec![ReleaseSource::in_memory(files)], &StatedRelease::default(), &mut |_| {})
 }

@@ -41,11 +41,12 @@ pub(crate) struct QuoteReader<R> {
     state: QuoteState,
     position: Position,
     line: u64,
+    delimiter: u8,
 }
 
 impl<R> QuoteReader<R> {
-    pub(crate) fn new(input: R, state: QuoteState) -> Self {
-        Self { input, state, position: Position::RowStart, line: 1 }
+    pub(crate) fn new(input: R, state: QuoteState, delimiter: u8) -> Self {
+        Self { input, state, position: Position::RowStart, line: 1, delimiter }
     }
 
     fn follow(&mut self, byte: u8) {
@@ -58,7 +59,7 @@ impl<R> QuoteReader<R> {
             (Comment, _) => Comment,
             (RowStart, b'#') => Comment,
             (RowStart | FieldStart, b'"') => InQuotes,
-            (_, b',') => FieldStart,
+            (_, byte) if byte == self.delimiter => FieldStart,
             _ => InField,
         };
         match self.position {
@@ -99,7 +100,7 @@ mod tests {
         ] {
             let state = QuoteState::default();
             let mut out = Vec::new();
-            QuoteReader::new(text.as_bytes(), state.clone()).read_to_end(&mut out).unwrap();
+            QuoteReader::new(text.as_bytes(), state.clone(), b',').read_to_end(&mut out).unwrap();
             assert_eq!(state.unclosed(), expected, "{text}");
         }
     }

@@ -2,13 +2,14 @@
 
 use terminology::CodeSystemIndex;
 
+use crate::code_system_csv;
 use crate::error::ImportError;
 use crate::format;
 use crate::progress::{ProgressMeter, ReleaseProgress};
 use crate::release_reader::ReleaseReader;
 use crate::release_source::ReleaseSource;
 use crate::rf2;
-use crate::stated_version::StatedVersion;
+use crate::stated_release::StatedRelease;
 
 /// An imported release.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ pub struct ImportedRelease {
 /// Reads the release in the last source, together with the releases on which it depends.
 pub(crate) fn read_release<'m>(
     mut sources: Vec<ReleaseSource<'m>>,
-    stated: &StatedVersion,
+    stated: &StatedRelease,
     progress: &'m mut dyn FnMut(ReleaseProgress<'_>),
 ) -> Result<ImportedRelease, ImportError> {
     let meter = ProgressMeter::new(format::total_bytes(&mut sources, ReleaseSource::size)?, progress);
@@ -32,13 +33,9 @@ pub(crate) fn read_release<'m>(
     let format = format::detect_format(source).ok_or_else(|| {
         ImportError::in_file(&name, "this is not a release of a code system in a supported layout")
     })?;
-    if *stated != StatedVersion::default() && format.name != rf2::NAME {
-        let why = format!(
-            "its format is {}; --edition, --version and --unpublished apply to {} only",
-            format.name,
-            rf2::NAME
-        );
-        return Err(ImportError::in_file(&name, why));
+    let is_table = [code_system_csv::NAME, code_system_csv::SPREADSHEET].contains(&format.name);
+    if let Some(options) = stated.unfit_options(format.name == rf2::NAME, is_table) {
+        return Err(ImportError::in_file(&name, format_args!("its format is {}; {options}", format.name)));
     }
     let mut reader = ReleaseReader { source, dependencies, stated };
     let builder = (format.read)(&mut reader)?;

@@ -1,7 +1,7 @@
 //! The sources of a release, which the reader of a format gets.
 
 use crate::release_source::ReleaseSource;
-use crate::stated_version::StatedVersion;
+use crate::stated_release::StatedRelease;
 
 /// The sources of one release, passed to the reader of its format.
 pub(crate) struct ReleaseReader<'a, 'm> {
@@ -10,7 +10,7 @@ pub(crate) struct ReleaseReader<'a, 'm> {
     /// ICD-10-CM.
     pub(crate) dependencies: &'a mut [ReleaseSource<'m>],
     /// Edition and version that the caller states.
-    pub(crate) stated: &'a StatedVersion,
+    pub(crate) stated: &'a StatedRelease,
 }
 
 impl<'m> ReleaseReader<'_, 'm> {

@@ -18,10 +18,10 @@ use crate::format;
 use crate::progress::{ProgressMeter, ReleaseProgress};
 use crate::release_import::{ImportedRelease, read_release};
 use crate::release_source::ReleaseSource;
-use crate::stated_version::StatedVersion;
+use crate::stated_release::StatedRelease;
 
 /// Incremented when a reader changes its result for the same files, so that existing imports are repeated.
-const READERS: u32 = 2;
+const READERS: u32 = 3;
 
 /// A given release, with the packages on which it depends.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct Release {
     path: PathBuf,
     /// Paths of the dependencies, the base first; an error if a package is missing.
     dependencies: Result<Vec<PathBuf>, ImportError>,
-    stated: StatedVersion,
+    stated: StatedRelease,
 }
 
 impl Release {
@@ -53,6 +53,12 @@ impl Release {
         }
         if self.stated.is_unpublished {
             hasher.update(b"unpublished");
+        }
+        if let Some(sheet) = &self.stated.table.sheet {
+            hasher.update(sheet.as_bytes());
+        }
+        if self.stated.table.encoding.is_some() {
+            hasher.update(b"encoding");
         }
         let mut sources = self.sources()?;
         let of = format::total_bytes(&mut sources, ReleaseSource::content_size)?;
@@ -120,11 +126,11 @@ impl ReleaseInspection {
 
 /// Determines which of these releases are read together. The order of the paths does not matter.
 pub fn group_releases(paths: Vec<PathBuf>) -> Vec<Release> {
-    group_releases_as(paths, &StatedVersion::default())
+    group_releases_as(paths, &StatedRelease::default())
 }
 
 /// Like [`group_releases`], with a stated edition and version for each SNOMED CT release.
-pub fn group_releases_as(paths: Vec<PathBuf>, stated: &StatedVersion) -> Vec<Release> {
+pub fn group_releases_as(paths: Vec<PathBuf>, stated: &StatedRelease) -> Vec<Release> {
     let inspections: Vec<_> = paths.iter().map(|path| inspect_release(path, stated)).collect();
     let mut dependencies: Vec<_> =
         (0..paths.len()).map(|of| package_dependencies(of, &paths, &inspections)).collect();
@@ -144,7 +150,7 @@ pub fn group_releases_as(paths: Vec<PathBuf>, stated: &StatedVersion) -> Vec<Rel
         .collect()
 }
 
-fn inspect_release(path: &Path, stated: &StatedVersion) -> Result<ReleaseInspection, ImportError> {
+fn inspect_release(path: &Path, stated: &StatedRelease) -> Result<ReleaseInspection, ImportError> {
     let mut source = open(path)?;
     Ok(match format::detect_format(&source).map(|format| format.name) {
         Some(rf2::NAME) => ReleaseInspection::Rf2Package(Rf2Package::inspect(&mut source, stated)?),

@@ -48,7 +48,9 @@ impl<'m> ReleaseSource<'m> {
             return Ok(new(names, SourceKind::Folder(path.to_owned()), SourceProgress::default()));
         }
         let mut file = BufReader::with_capacity(BUFFER, File::open(path)?);
-        if file.fill_buf()?.starts_with(b"PK\x03\x04") {
+        // A workbook is a zip archive, too, but one file to people.
+        let is_workbook = spreadsheet::is_workbook(&path.to_string_lossy());
+        if file.fill_buf()?.starts_with(b"PK\x03\x04") && !is_workbook {
             let torn = |error: ZipError| {
                 let why = format!("the zip archive cannot be read ({error}); copy it again");
                 io::Error::new(io::ErrorKind::InvalidData, why)

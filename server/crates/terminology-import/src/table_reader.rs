@@ -186,7 +186,7 @@ impl<'s> CsvTable<'s> {
         let mut input = source.read(name).map_err(unreadable(name))?;
         let uncounted = uncounted(&mut *input).map_err(unreadable(name))?;
         let quotes = QuoteState::default();
-        let mut csv = csv::Reader::from_reader(QuoteReader::new(input, quotes.clone()));
+        let mut csv = csv::Reader::from_reader(QuoteReader::new(input, quotes.clone(), b','));
         let header = csv.headers().map_err(|error| ImportError::at_line(name, 1, error))?;
         let columns = headings.iter().enumerate().map(|(index, expected_heading)| {
             let is_it =

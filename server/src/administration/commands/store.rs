@@ -11,7 +11,7 @@ use resources::assign_stored::assign_all;
 use resources::{ImportOptions, ResourceRules};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use terminology_import::StatedVersion;
+use terminology_import::{StatedEncoding, StatedRelease, TableOptions};
 
 use crate::administration::command::{Answer, Call, Command, CommandError, Doors, ProgramInput, StoreNeed};
 use crate::administration::copy::{StoreCopy, copy_running};
@@ -48,7 +48,7 @@ async fn complete_assignment(call: &Call<'_>, events: EventSink<'_>) -> anyhow::
 /// Resources: NDJSON, JSON, Bundles, FHIR packages (.tgz), other .tar.gz and folders, each also as .gz. The
 /// requests of batch and transaction Bundles are applied. In the folder of an export, the deletions that its
 /// manifest.json lists are applied, too. Releases, as a folder or .zip: SNOMED CT RF2, LOINC, RxNorm, OMOP,
-/// ICD-10-CM, ClaML, CSV.
+/// ICD-10-CM, ClaML, CSV, spreadsheets (.xlsx, .ods).
 #[derive(Debug, Args, Serialize, Deserialize)]
 #[command(
     after_help = "Examples:\n  trefoil import hl7.fhir.r4.core.tgz patients/\n  trefoil import SnomedCT_International.zip SnomedCT_Extension.zip\n  trefoil import hl7.fhir.us.core#6.1.0"
@@ -63,6 +63,12 @@ pub struct Import {
     /// State that a SNOMED CT release is not published: its version is a URI of the namespace xsct
     #[arg(long)]
     unpublished: bool,
+    /// Encoding of a CSV file that is not UTF-8: latin1
+    #[arg(long, value_name = "NAME", value_parser = StatedEncoding::named)]
+    encoding: Option<StatedEncoding>,
+    /// Sheet of a workbook, instead of the first one
+    #[arg(long, value_name = "NAME")]
+    sheet: Option<String>,
     /// Store batch and transaction Bundles as resources instead of applying their requests
     #[arg(long)]
     keep_bundles: bool,
@@ -87,8 +93,9 @@ impl Command for Import {
     }
 
     async fn run(self, call: &Call<'_>, events: EventSink<'_>) -> Result<Answer, CommandError> {
-        let Self { edition, version, unpublished, keep_bundles, paths, .. } = self;
-        let stated = StatedVersion { edition, version, is_unpublished: unpublished };
+        let Self { edition, version, unpublished, encoding, sheet, keep_bundles, paths, .. } = self;
+        let table = TableOptions { encoding, sheet };
+        let stated = StatedRelease { edition, version, is_unpublished: unpublished, table };
         let defaults = ImportOptions::default();
         let validation = call.services.resources.rules().validation;
         let rules = ResourceRules { validation, ..defaults.rules };
@@ -121,6 +128,10 @@ pub struct Export {
 /// The value of `--since`: an instant, or the folder of an earlier export, which is replaced by its time.
 fn instant_or_folder(since: String) -> anyhow::Result<String> {
     if !Path::new(&since).is_dir() {
+        ensure!(
+            fhir::instant::parse(&since).is_ok(),
+            "'{since}' is not an instant, such as 2026-01-31T00:00:00Z, and no folder of an earlier export: there is no such folder"
+        );
         return Ok(since);
     }
     let path = Path::new(&since).join("manifest.json");

@@ -1,5 +1,4 @@
-//! What a run is doing, while it works: a line that is rewritten on a terminal, and elsewhere a line from time
-//! to time.
+//! The progress of a run: a line that is rewritten on a terminal, and elsewhere a line from time to time.
 
 use std::io::{IsTerminal as _, Write as _, stderr};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -20,7 +20,7 @@ const LIBRARY_USERS: [(&str, &[&str]); 5] = [
 ];
 
 /// Crates of the workspace that each crate may depend on.
-const ALLOWED_CRATES: [(&str, &[&str]); 22] = [
+const ALLOWED_CRATES: [(&str, &[&str]); 23] = [
     ("trefoil-fhir", &[]),
     ("trefoil-store", &[]),
     ("trefoil-test-database", &[]),
@@ -29,7 +29,8 @@ const ALLOWED_CRATES: [(&str, &[&str]); 22] = [
     ("trefoil-resources", &["trefoil-fhir", "trefoil-store"]),
     ("trefoil-identity", &["trefoil-fhir", "trefoil-store"]),
     ("trefoil-terminology", &["trefoil-fhir"]),
-    ("trefoil-terminology-import", &["trefoil-terminology"]),
+    ("trefoil-spreadsheet", &[]),
+    ("trefoil-terminology-import", &["trefoil-terminology", "trefoil-spreadsheet"]),
     ("trefoil-bulk", &["trefoil-fhir", "trefoil-store", "trefoil-resources"]),
     ("trefoil-backup", &["trefoil-store", "trefoil-resources"]),
     ("trefoil-fixtures", &[]),
@@ -52,7 +53,7 @@ const ALLOWED_CRATES: [(&str, &[&str]); 22] = [
         &["trefoil-fixtures", "trefoil-test-database", "trefoil-test-parties", "trefoil-test-server"],
     ),
     ("trefoil-command-line", &[]),
-    ("trefoil-tui", &["trefoil-command-line"]),
+    ("trefoil-tui", &["trefoil-command-line", "trefoil-spreadsheet"]),
     ("xtask", &["trefoil-test-server"]),
     ("xtask-tasks", &["xtask", "trefoil-test-database", "trefoil-test-server"]),
     (

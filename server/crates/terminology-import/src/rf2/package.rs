@@ -12,7 +12,7 @@ use terminology::indexing::SNOMED_CT;
 use super::rows::{for_each_row, is_snapshot};
 use crate::error::ImportError;
 use crate::release_source::{ReleaseSource, base_name};
-use crate::stated_version::StatedVersion;
+use crate::stated_release::StatedRelease;
 use crate::table_reader::{DelimitedTable, FieldBuffer};
 
 const ROOT_CONCEPT: &str = "138875005";
@@ -33,7 +33,7 @@ impl Rf2Package {
     ///
     /// # Errors
     /// Returns [`ImportError`] if a file is not valid.
-    pub fn inspect(source: &mut ReleaseSource, stated: &StatedVersion) -> Result<Self, ImportError> {
+    pub fn inspect(source: &mut ReleaseSource, stated: &StatedRelease) -> Result<Self, ImportError> {
         let (file, is_edition) = find_concept_file(source)?;
         let (mut sources, mut targets) = (ModuleDates::new(), ModuleDates::new());
         // Number of modules on which each module depends.

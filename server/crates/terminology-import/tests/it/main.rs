@@ -11,5 +11,6 @@ mod omop;
 mod packages;
 mod progress;
 mod releases;
+mod spreadsheets;
 mod support;
 mod truncated_tables;

@@ -9,7 +9,7 @@ use std::path::Path;
 use fhir::Parameters;
 use terminology::{OperationInput, OperationLevel, Terminology, TerminologyOperation};
 use trefoil_terminology_import::{
-    StatedVersion, group_releases_as, import_files, import_release, is_release,
+    StatedRelease, group_releases_as, import_files, import_release, is_release,
 };
 
 use crate::support::{import_all, release_path, run, run_expand, short, validate_code};
@@ -104,7 +104,12 @@ fn constraints_select_their_concepts() {
 fn a_row_of_another_width_is_reported_with_its_line() {
     let text = "# url: urn:x\ncode,display,parent\na,A,\nb,B,a\n\"c,C,\n";
     let error = import_files(vec![("herbs.csv".to_owned(), text.as_bytes().to_vec())]).unwrap_err();
-    assert_eq!(error.to_string(), "herbs.csv:5: the row has 1 fields, the heading 3; is a quote not closed?");
+    let expected = "herbs.csv:5: the quote that begins in this line is not closed; close it, or write two quotes for one in the text";
+    assert_eq!(error.to_string(), expected);
+    let text = text.replace('"', "");
+    let text = text.replace("b,B,a", "b,B");
+    let error = import_files(vec![("herbs.csv".to_owned(), text.into_bytes())]).unwrap_err();
+    assert_eq!(error.to_string(), "herbs.csv:4: the row has 2 fields, the heading 3; is a quote not closed?");
 }
 
 #[test]
@@ -234,13 +239,13 @@ fn errors_in_a_release_name_file_and_line() {
 
 #[test]
 fn a_stated_edition_and_version_take_precedence_over_the_files() {
-    let stated = |edition: Option<&str>, version: Option<&str>| StatedVersion {
+    let stated = |edition: Option<&str>, version: Option<&str>| StatedRelease {
         edition: edition.map(str::to_owned),
         version: version.map(str::to_owned),
-        is_unpublished: false,
+        ..StatedRelease::default()
     };
     let path = || release_path("SnomedCT_GardenInternationalRF2_20250101T120000Z");
-    let version_of = |stated: &StatedVersion| {
+    let version_of = |stated: &StatedRelease| {
         let release = group_releases_as(vec![path()], stated).remove(0);
         let index = release.import(&mut |_| {}).unwrap().index;
         (index.version().unwrap().to_owned(), release.content_hash(&mut |_| {}).unwrap())
@@ -250,7 +255,7 @@ fn a_stated_edition_and_version_take_precedence_over_the_files() {
     let (other, other_hash) = version_of(&stated(Some("731000124108"), Some("20260301")));
     assert_eq!(other, "http://snomed.info/sct/731000124108/version/20260301");
     assert_ne!(plain_hash, other_hash, "the release is imported again under the stated version");
-    let (trial, trial_hash) = version_of(&StatedVersion { is_unpublished: true, ..StatedVersion::default() });
+    let (trial, trial_hash) = version_of(&StatedRelease { is_unpublished: true, ..StatedRelease::default() });
     assert_eq!(trial, "http://snomed.info/xsct/900000000000207008/version/20250101");
     assert_ne!(plain_hash, trial_hash, "the release is imported again as an unpublished one");
     let loinc = group_releases_as(vec![release_path("Loinc_0.1")], &stated(None, Some("20260301"))).remove(0);

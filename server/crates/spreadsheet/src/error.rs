@@ -1,0 +1,39 @@
+//! [`SpreadsheetError`].
+
+use std::io;
+
+/// Maximum size of a workbook, and of a text that is not UTF-8, in bytes. Both are held in memory.
+pub(crate) const MAX_IN_MEMORY: u64 = 512 << 20;
+
+/// Reasons why a table cannot be read, with the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum SpreadsheetError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Read(#[from] io::Error),
+    /// The file is not a workbook.
+    #[error("the workbook cannot be read: {0}; save it again as .xlsx, .ods or 'CSV UTF-8'")]
+    Workbook(String),
+    /// The workbook has no such sheet.
+    #[error("the workbook has no sheet '{sheet}'; its sheets: {sheets}")]
+    NoSheet {
+        /// The sheet that was asked for.
+        sheet: String,
+        /// The names of the sheets.
+        sheets: String,
+    },
+    /// A formula has failed.
+    #[error("the cell {cell} has the error {error}; correct its formula")]
+    Cell {
+        /// Place of the cell, such as `B7`.
+        cell: String,
+        /// The error that the spreadsheet program shows.
+        error: String,
+    },
+    /// The table is too large.
+    #[error("the file has more than {} MiB; save it as 'CSV UTF-8'", MAX_IN_MEMORY >> 20)]
+    TooLarge,
+    /// An option does not fit the file.
+    #[error("{0}")]
+    Option(&'static str),
+}

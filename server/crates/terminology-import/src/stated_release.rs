@@ -1,0 +1,27 @@
+//! [`StatedRelease`]: what the caller of an import states about a release.
+
+/// Facts that the files of a release lack, or only suggest. A stated one takes precedence.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StatedRelease {
+    /// Id of the module of an edition of SNOMED CT, such as `900000000000207008`.
+    pub edition: Option<String>,
+    /// Date of a release of SNOMED CT as `YYYYMMDD`.
+    pub version: Option<String>,
+    /// Whether a release of SNOMED CT is not published, so that its version is a URI of
+    /// `http://snomed.info/xsct`.
+    pub is_unpublished: bool,
+    /// Encoding and sheet of a table.
+    pub table: spreadsheet::ReadOptions,
+}
+
+impl StatedRelease {
+    /// The options that do not apply to a release of this kind, if there are any.
+    pub(crate) fn unfit_options(&self, is_snomed: bool, is_table: bool) -> Option<&'static str> {
+        let of_snomed = self.edition.is_some() || self.version.is_some() || self.is_unpublished;
+        let of_table = self.table != spreadsheet::ReadOptions::default();
+        if of_snomed && !is_snomed {
+            return Some("--edition, --version and --unpublished apply to SNOMED CT RF2 only");
+        }
+        (of_table && !is_table).then_some("--encoding and --sheet apply to CSV and spreadsheets only")
+    }
+}
