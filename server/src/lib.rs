@@ -4,7 +4,7 @@
 //!
 //! | layer | modules |
 //! |---|---|
-//! | program | [`cli`]: the command line; [`serve`]: start and stop of the server; [`migrate`]: the tables of a database; [`transfer`]: restore, and copies to another store; [`upgrade_check`]: what an upgrade changes; [`new_app`]: an example app and its registration; [`trust`]: the development CA in the stores of this machine |
+//! | program | [`cli`]: the command line; [`serve`]: start and stop of the server; [`migrate`]: the tables of a database; [`transfer`]: restore, and copies to another store; [`upgrade_check`]: what an upgrade changes; [`new_app`]: an example app and its registration; [`ephemeral`]: the folder and the end of a server for tests; [`trust`]: the development CA in the stores of this machine |
 //! | interfaces | [`http`]: routes and handlers; [`administration`]: commands on a data folder or a running server; [`demo`]: the demo project |
 //! | node | [`node`]: the services of one server |
 //! | records | [`records`]: the audit log and standard error |
@@ -15,6 +15,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod demo;
+mod ephemeral;
 #[cfg(test)]
 mod generated_docs;
 pub mod http;

@@ -2,8 +2,8 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,6 +22,7 @@ use crate::clock::{Clock, until_next_second};
 use crate::config::sections::DEFAULT_DATA_FOLDER;
 use crate::config::{Config, ConnectionLimits, LogSection, PlainHttp, ServeFlags, StoreEngine, exit_code};
 use crate::demo;
+use crate::ephemeral;
 use crate::http::listen::admission::Admission;
 use crate::http::listen::{self, ConnectionTimers, HttpServer, ServingPhase, Transport};
 use crate::http::{dispatch, metrics};
@@ -49,7 +50,8 @@ pub async fn run_server(flags: &ServeFlags) -> ExitCode {
     if !flags.ephemeral {
         return run_with_data(flags).await;
     }
-    let folder = match ephemeral_folder() {
+    ephemeral::watch_parent();
+    let folder = match ephemeral::make_folder() {
         Ok(folder) => folder,
         Err(error) => {
             eprintln!("error: failed to create a folder in {}: {error}", std::env::temp_dir().display());
@@ -68,15 +70,6 @@ pub async fn run_server(flags: &ServeFlags) -> ExitCode {
     // A folder that cannot be removed is left to the system.
     drop(std::fs::remove_dir_all(&folder));
     code
-}
-
-/// A new folder, accessible only by this user, for the certificate and the exports of an ephemeral server.
-fn ephemeral_folder() -> io::Result<PathBuf> {
-    let mut random = [0; 8];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
-    let folder = std::env::temp_dir().join(format!("trefoil-{:016x}", u64::from_be_bytes(random)));
-    std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
-    Ok(folder)
 }
 
 async fn run_with_data(flags: &ServeFlags) -> ExitCode {
@@ -269,7 +262,7 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
     // The program that started the server may have closed the pipe, in particular if the services start
     // again.
     let ready = match flags.ephemeral {
-        true => ephemeral_line(&data).context("failed to read the demo project")?,
+        true => ephemeral::announcement(&data).context("failed to read the demo project")?,
         false => format!("ready {base_url}"),
     };
     drop(writeln!(io::stdout(), "{ready}"));
@@ -283,6 +276,7 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
     }
     let end = tokio::select! {
         () = signals.wait_for_stop(&app) => ServeEnd::Stopped,
+        () = ephemeral::parent_ended() => ServeEnd::Stopped,
         () = app.drain.completed() => ServeEnd::Stopped,
         () = app.store.moved() => ServeEnd::Stopped,
         () = app.store.went_back() => ServeEnd::DatabaseWentBack { listen },
@@ -352,18 +346,6 @@ fn first_commands(data: &Path) -> String {
          trefoil new-app my-app{data}\n  \
          trefoil import patients.ndjson{data}"
     )
-}
-
-/// The line of an ephemeral server: the members of `endpoint.json`, the data folder for administration
-/// commands, and under `demo` the members of `demo.json`.
-fn ephemeral_line(data: &Path) -> Result<String> {
-    let read = |name: &str| -> Result<serde_json::Value> {
-        Ok(serde_json::from_slice(&std::fs::read(data.join(name))?)?)
-    };
-    let mut line = read("endpoint.json")?;
-    line["data"] = data.display().to_string().into();
-    line["demo"] = read("demo.json")?;
-    Ok(line.to_string())
 }
 
 /// Writes `DIR/endpoint.json`, from which tools find this server. The file is replaced atomically.

@@ -4,14 +4,17 @@
 //   const patients = await server.get("Patient");
 //   await server.stop();
 //
-// It needs the program `trefoil` and nothing but Node.
+// It needs the program `trefoil` and nothing but Node. The server ends with the process that started it, however that
+// ends, and does not keep it from ending.
 
 import { execFile, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
-import { once } from "node:events";
 import { promisify } from "node:util";
 
 const CLIENT = "tests";
+// Milliseconds until a server must be ready, and the lines of its log that an error shows.
+const PATIENCE = 60_000;
+const SHOWN = 20;
 
 export class Trefoil {
   // Starts a server on a free port, with the demo project and a client of its own.
@@ -23,10 +26,7 @@ export class Trefoil {
   }
 
   async launch() {
-    const stdio = ["ignore", "pipe", "ignore"];
-    this.process = spawn(this.program, ["serve", "--ephemeral", "--insecure-http"], { stdio });
-    const [line] = await once(createInterface(this.process.stdout), "line");
-    const facts = JSON.parse(line);
+    const facts = JSON.parse(await this.announced());
     // Users and clients of the demo project, with passwords, secrets and keys, are in `demo`.
     Object.assign(this, { baseUrl: facts.base_url, fhirBase: facts.fhir_base, data: facts.data, demo: facts.demo });
     const add = ["client", "add", CLIENT, "--json", "--data", this.data, "--scope", this.scope];
@@ -34,6 +34,36 @@ export class Trefoil {
     const { stdout } = await promisify(execFile)(this.program, add);
     const records = stdout.split("\n").filter((record) => record.startsWith("{")).map((record) => JSON.parse(record));
     this.secret = records.find((record) => record.client_secret).client_secret;
+  }
+
+  // The line that the server prints when it is ready.
+  announced() {
+    // The server ends when this pipe to its standard input closes.
+    this.process = spawn(this.program, ["serve", "--ephemeral", "--insecure-http"], { stdio: "pipe" });
+    const { process: server, program } = this;
+    this.ended = new Promise((resolve) => server.once("close", resolve));
+    const log = [];
+    createInterface(server.stderr).on("line", (line) => log.push(line) > SHOWN && log.shift());
+    // A server that is not stopped does not keep the tests from ending.
+    for (const part of [server, server.stdin, server.stdout, server.stderr]) part.unref();
+    return new Promise((resolve, reject) => {
+      const fail = (why) => {
+        server.kill("SIGKILL");
+        reject(new Error([why, ...log].join("\n")));
+      };
+      const late = setTimeout(() => fail(`${program} was not ready after ${PATIENCE / 1000} s`), PATIENCE);
+      const first = (settle) => (value) => {
+        clearTimeout(late);
+        settle(value);
+      };
+      createInterface(server.stdout).once("line", first(resolve));
+      server.once("error", first((error) => {
+        const remedy = error.code === "ENOENT" ? "install it, or pass its path: Trefoil.start({ program })" : "";
+        fail(`cannot start ${program}: ${error.message}; ${remedy}`);
+      }));
+      // After the last line of its log.
+      server.once("close", first((code, signal) => fail(`${program} ended with ${signal ?? code} before it was ready`)));
+    });
   }
 
   // An access token of the client.
@@ -64,8 +94,12 @@ export class Trefoil {
 
   // Stops the server. Nothing of it is left.
   async stop() {
-    const ended = once(this.process, "exit");
+    this.process.ref();
     this.process.kill();
-    await ended;
+    await this.ended;
+  }
+
+  [Symbol.asyncDispose ?? Symbol("asyncDispose")]() {
+    return this.stop();
   }
 }

@@ -328,6 +328,39 @@ async fn an_ephemeral_server_says_everything_in_one_line() {
     check(&refused, 2, "cannot be used with");
 }
 
+/// An ephemeral server whose standard input is a pipe ends when it closes; one whose input was already closed
+/// does not.
+#[test]
+fn an_ephemeral_server_ends_with_the_program_that_started_it() {
+    let run = |input: Stdio| {
+        let mut command = Command::new(TREFOIL);
+        command.args(["serve", "--ephemeral", "--insecure-http"]).stdin(input).stdout(Stdio::piped());
+        let mut server = command.stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let facts: Value = serde_json::from_str(&line).unwrap();
+        (server, std::path::PathBuf::from(facts["data"].as_str().unwrap()))
+    };
+    let (mut server, data) = run(Stdio::piped());
+    assert!(data.exists());
+    drop(server.stdin.take());
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+    assert!(!data.exists(), "{} is left", data.display());
+
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(writer);
+    let (mut server, data) = run(reader.into());
+    let listed = Command::new(TREFOIL).args(["client", "list", "--data"]).arg(&data).output().unwrap();
+    check(&listed, 0, "[demo]");
+    // The next ephemeral server removes the folder of one that was killed.
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let (mut next, _) = run(Stdio::piped());
+    assert!(!data.exists(), "{} is left", data.display());
+    drop(next.stdin.take());
+    next.wait().unwrap();
+}
+
 /// A generated key pair serves a client of SMART Backend Services.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_generated_key_pair_authenticates_a_client() {

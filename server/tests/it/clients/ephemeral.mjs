@@ -1,8 +1,12 @@
 // Uses the helper of `examples/ephemeral` as the tests of an app do.
 
 import assert from "node:assert";
-import { existsSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 
 const [folder, program, rounds] = process.argv.slice(2);
 const { Trefoil } = await import(join(folder, "trefoil.mjs"));
@@ -23,5 +27,34 @@ await server.reset();
 assert(server.baseUrl !== baseUrl && !existsSync(data));
 assert(server.demo.user.password);
 await server.stop();
+await server.stop();
+
+// A server that cannot start is an error with its last words.
+const fails = (program, expected) => assert.rejects(Trefoil.start({ program }), expected);
+await fails("/bin/false", /ended with 1 before it was ready/);
+await fails("/nowhere/trefoil", /cannot start \/nowhere\/trefoil: .*install it/s);
+const broken = join(mkdtempSync(join(tmpdir(), "broken-")), "trefoil");
+writeFileSync(broken, "#!/bin/sh\necho starting\necho 'no room' >&2\nexit 3\n", { mode: 0o700 });
+await fails(broken, /Unexpected token|not valid JSON/);
+writeFileSync(broken, "#!/bin/sh\necho 'no room' >&2\nexit 3\n", { mode: 0o700 });
+await fails(broken, /ended with 3 before it was ready\nno room/);
+
+// A process that forgets to stop its server ends, and so does the server; also if it is killed.
+const forgets = `const { Trefoil } = await import(${JSON.stringify(join(folder, "trefoil.mjs"))});
+const server = await Trefoil.start({ program: ${JSON.stringify(program)} });
+console.log(server.data);`;
+const gone = async (child, signal) => {
+  const [data] = await once(createInterface(child.stdout), "line");
+  if (signal) child.kill(signal);
+  await new Promise((resolve) => child.once("exit", resolve));
+  for (let tries = 0; existsSync(data); tries += 1) {
+    assert(tries < 200, `${data} is left`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+};
+const run = (more) =>
+  spawn(process.execPath, ["--input-type=module", "-e", forgets + more], { stdio: ["ignore", "pipe", "inherit"] });
+await gone(run(""));
+await gone(run("await new Promise((resolve) => setTimeout(resolve, 60_000));"), "SIGKILL");
 const median = (all) => (all.sort((a, b) => a - b)[Math.floor(all.length / 2)] / 1000).toFixed(3);
 console.log(`client ready ${median(ready)} s, first token ${median(tokens)} s, all good`);

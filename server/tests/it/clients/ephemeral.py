@@ -1,7 +1,10 @@
 """Uses the helper of `examples/ephemeral` as the tests of an app do."""
 
 import os
+import re
+import subprocess
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, sys.argv[1])
@@ -21,4 +24,36 @@ with Trefoil(program) as server:
     server.reset()
     assert server.base_url != first and not os.path.exists(data)
     assert server.demo["user"]["password"]
+
+
+def fails(program, expected):
+    """A server that cannot start is an error with its last words."""
+    try:
+        Trefoil(program)
+    except RuntimeError as error:
+        assert re.search(expected, str(error)), error
+    else:
+        raise AssertionError(f"{program} has started")
+
+
+fails("/bin/false", "ended with 1 before it was ready")
+fails("/nowhere/trefoil", "cannot start /nowhere/trefoil: .*install it")
+broken = os.path.join(tempfile.mkdtemp(), "trefoil")
+with open(broken, "w") as file:
+    file.write("#!/bin/sh\necho 'no room' >&2\nexit 3\n")
+os.chmod(broken, 0o700)
+fails(broken, "ended with 3 before it was ready\nno room")
+
+# The server of a killed process ends, and leaves nothing.
+script = "import sys, time; sys.path.insert(0, sys.argv[1]); from trefoil import Trefoil\n"
+script += "server = Trefoil(sys.argv[2]); print(server.data, flush=True); time.sleep(60)"
+child = subprocess.Popen([sys.executable, "-c", script, sys.argv[1], program], stdout=subprocess.PIPE, text=True)
+data = child.stdout.readline().strip()
+child.kill()
+child.wait()
+for tries in range(200):
+    if not os.path.exists(data):
+        break
+    time.sleep(0.05)
+assert not os.path.exists(data), data
 print(f"client ready {sorted(ready)[rounds // 2]:.3f} s, first token {sorted(tokens)[rounds // 2]:.3f} s, all good")
