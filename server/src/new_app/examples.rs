@@ -55,7 +55,9 @@ macro_rules! example_file {
 }
 
 const OPENID_CLIENT: &str = "npm install openid-client";
-const AUTHLIB: &str = "python3 -m pip install authlib requests";
+/// Distributions refuse `pip install` outside of a virtual environment (PEP 668).
+const AUTHLIB: &str = "python3 -m venv .venv && .venv/bin/python -m pip install authlib requests";
+const PYTHON: &str = ".venv/bin/python app.py";
 
 /// All examples.
 pub const EXAMPLES: &[AppExample] = &[
@@ -82,7 +84,7 @@ pub const EXAMPLES: &[AppExample] = &[
         language: AppLanguage::Python,
         files: &[example_file!("web", "app.py")],
         install: AUTHLIB,
-        run: "python3 app.py",
+        run: PYTHON,
     },
     AppExample {
         kind: AppKind::Backend,
@@ -96,7 +98,7 @@ pub const EXAMPLES: &[AppExample] = &[
         language: AppLanguage::Python,
         files: &[example_file!("backend", "app.py")],
         install: AUTHLIB,
-        run: "python3 app.py",
+        run: PYTHON,
     },
     AppExample {
         kind: AppKind::Backend,
@@ -131,7 +133,7 @@ pub const EXAMPLES: &[AppExample] = &[
         language: AppLanguage::Python,
         files: &[example_file!("terminal", "app.py")],
         install: AUTHLIB,
-        run: "python3 app.py",
+        run: PYTHON,
     },
 ];
 

@@ -49,6 +49,13 @@ fn command(made: &Value) -> Command {
     if !modules.exists() {
         std::os::unix::fs::symlink(clients().join("node_modules"), modules).unwrap();
     }
+    let environment = folder.join(".venv/bin");
+    if !environment.exists() {
+        std::fs::create_dir_all(&environment).unwrap();
+        let python = environment.join("python");
+        std::fs::write(&python, "#!/bin/sh\nexec python3 \"$@\"\n").unwrap();
+        std::fs::set_permissions(&python, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
     reader_shell(made["run"].as_str().unwrap(), folder)
 }
 

@@ -13,7 +13,7 @@ use crate::reader_shell::{FencedBlock, RunningShell, fenced_blocks, reader_shell
 /// Commands that other tests run: builds and installations.
 const ELSEWHERE: [&str; 5] = [
     // `.ci/run` installs what the tests need.
-    "python3 -m pip install ",
+    "python3 -m venv ",
     // `cargo xtask dist`, `cargo xtask ci` and `.ci/run`.
     "cargo ",
     // The trials of the package.
