@@ -18,7 +18,7 @@ const PARTS: &[Part] = &[
     (
         "Tutorials",
         &[
-            ("The first minute", "README.md"),
+            ("Trefoil", "README.md"),
             ("Your own app in ten minutes", "server/docs/first-app.md"),
             ("Your first export, and its second day", "server/docs/first-export.md"),
             ("Your own terminology", "server/docs/first-terminology.md"),
