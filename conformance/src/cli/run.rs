@@ -314,17 +314,25 @@ async fn run_on_target(
     exit_code(&end)
 }
 
+/// Number of reasons why cases were skipped that are shown.
+const SHOWN_REASONS: usize = 6;
+
 /// The exit code of a run.
 pub fn exit_code(end: &RunEnd) -> ExitCode {
     match end {
         RunEnd { lost: Some(_), .. } => ExitCode::from(UNREACHABLE),
         RunEnd { interrupted: true, .. } => ExitCode::from(INTERRUPTED),
         end if end.summary.count_of_run() == 0 => {
-            let reason = match &end.main_skip {
-                Some((reason, count)) => format!("all cases were skipped, {count} of them because: {reason}"),
-                None => "there was no case".to_owned(),
-            };
-            eprintln!("error: nothing was tested: {reason}");
+            match &end.skip_reasons[..] {
+                [] => eprintln!("error: nothing was tested: there was no case"),
+                reasons => {
+                    eprintln!("error: nothing was tested: all cases were skipped, because");
+                    reasons
+                        .iter()
+                        .take(SHOWN_REASONS)
+                        .for_each(|(reason, count)| eprintln!("  {count:>4}  {reason}"));
+                }
+            }
             ExitCode::from(UNREACHABLE)
         }
         end if end.summary.is_success() => ExitCode::SUCCESS,

@@ -106,7 +106,8 @@ pub fn read(text: impl BufRead) -> Result<RunRecord> {
                 record.outcomes.push(outcome);
             }
             Line::End(EndLine { summary, interrupted, lost, leftovers, took_ms }) => {
-                record.end = RunEnd { summary, interrupted, lost, leftovers, took_ms, main_skip: None };
+                record.end =
+                    RunEnd { summary, interrupted, lost, leftovers, took_ms, skip_reasons: Vec::new() };
             }
         }
     }

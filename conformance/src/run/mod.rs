@@ -94,8 +94,8 @@ pub struct RunEnd {
     pub interrupted: bool,
     /// Why the target was given up: it stopped answering.
     pub lost: Option<String>,
-    /// The most frequent reason why a case was skipped, with the number of these cases.
-    pub main_skip: Option<(String, usize)>,
+    /// The reasons why cases were skipped, with the number of these cases, the most frequent first.
+    pub skip_reasons: Vec<(String, usize)>,
     /// URLs of what the run has created and could not delete.
     pub leftovers: Vec<String>,
     /// Duration of the run, in milliseconds.
@@ -183,7 +183,8 @@ pub async fn run(
     // Cases that are still running hold preconditions, which the clean-up would remove under them.
     drop(running);
     end.interrupted = reported < cases.len();
-    end.main_skip = skips.into_iter().max_by_key(|(_, count)| *count);
+    end.skip_reasons = skips.into_iter().collect();
+    end.skip_reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     end.lost = world.lost();
     if world.local.is_none() {
         end.leftovers = world.target.clean_up().await;

@@ -90,7 +90,7 @@ async fn a_run_without_a_test_is_no_success() {
     let nothing = run(&[]).await;
     let text = String::from_utf8_lossy(&nothing.stderr).into_owned();
     assert_eq!(nothing.status.code(), Some(3), "{text}");
-    assert!(text.contains("error: nothing was tested: all cases were skipped, "), "{text}");
+    assert!(text.contains("error: nothing was tested: all cases were skipped, because\n"), "{text}");
     // The address of `laws` can be that of the profile, and `--ca` names a file that must exist.
     let folder = tempfile::tempdir().unwrap();
     let profile = folder.path().join("server.toml");
