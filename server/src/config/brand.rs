@@ -34,6 +34,10 @@ settings_table! {
         /// `https:` address of the documentation, to which the home page links; `{version}` in it stands for
         /// the version of the server.
         documentation: Option<Spanned<String>> = None,
+        /// `https:` address of the imprint, to which every page links.
+        imprint: Option<Spanned<String>> = None,
+        /// `https:` address of the privacy notice, to which every page links.
+        privacy: Option<Spanned<String>> = None,
     }
 }
 
@@ -52,6 +56,10 @@ pub struct Brand {
     pub home: HomePage,
     /// Address of the documentation of this version.
     pub documentation: Option<String>,
+    /// Address of the imprint.
+    pub imprint: Option<String>,
+    /// Address of the privacy notice.
+    pub privacy: Option<String>,
 }
 
 /// Answer to a request for the home page.
@@ -84,6 +92,8 @@ impl Default for Brand {
             security_contact: None,
             home: HomePage::default(),
             documentation: None,
+            imprint: None,
+            privacy: None,
         }
     }
 }
@@ -132,18 +142,23 @@ impl PagesSection {
                 return Err(file.value_error(span, "home", why));
             }
         };
-        let documentation = match self.documentation {
-            None => None,
-            Some(address) => {
-                let of_version = address.as_ref().replace("{version}", env!("CARGO_PKG_VERSION"));
-                if !is_https(&of_version) {
-                    let why = "write an address such as https://docs.example.org/{version}/";
-                    return Err(file.value_error(address.span(), "documentation", why));
-                }
-                Some(of_version)
+        let https = |key: &'static str, address: Option<Spanned<String>>, example: &str| {
+            let Some(address) = address else { return Ok(None) };
+            let of_version = address.as_ref().replace("{version}", env!("CARGO_PKG_VERSION"));
+            if !is_https(&of_version) {
+                return Err(file.value_error(
+                    address.span(),
+                    key,
+                    format!("write an address such as {example}"),
+                ));
             }
+            Ok(Some(of_version))
         };
-        Ok(Brand { name, logo, colors, security_contact, home, documentation })
+        let documentation =
+            https("documentation", self.documentation, "https://docs.example.org/{version}/")?;
+        let imprint = https("imprint", self.imprint, "https://example.org/imprint")?;
+        let privacy = https("privacy", self.privacy, "https://example.org/privacy")?;
+        Ok(Brand { name, logo, colors, security_contact, home, documentation, imprint, privacy })
     }
 }
 

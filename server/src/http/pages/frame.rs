@@ -6,6 +6,7 @@ use maud::{DOCTYPE, Markup, html};
 
 use super::language::Language;
 use super::page_request::language;
+use super::texts::t;
 use crate::http::pages::page_request::REQUEST;
 
 /// A page. All pages have the script `page.js`; `script` is a further one.
@@ -43,6 +44,9 @@ pub fn frame(title: &str, content: &Markup, script: Option<&str>) -> Markup {
                 footer {
                     @for other in others {
                         a href=(format!("/language/{}", other.tag())) lang=(other.tag()) hreflang=(other.tag()) { (other.name()) }
+                    }
+                    @for (address, name) in [(&brand.imprint, "Imprint"), (&brand.privacy, "Privacy")] {
+                        @if let Some(address) = address { " " a href=(address) { (t(name)) } }
                     }
                 }
             }

@@ -276,6 +276,14 @@ const TEXTS: &[(&str, &str)] = &[
     ),
     ("Demo users", "Demo-Benutzer"),
     ("Their passwords are in {}.", "Ihre Passwörter stehen in {}."),
+    // Every page.
+    ("Imprint", "Impressum"),
+    ("Privacy", "Datenschutz"),
+    // The console.
+    (
+        "only administrators may use the console. Ask one of them if you need something from it.",
+        "nur Administratoren können die Konsole benutzen. Fragen Sie sie, wenn Sie etwas daraus brauchen.",
+    ),
     // The account.
     ("Sign out of this browser", "In diesem Browser abmelden"),
     ("Sign in again", "Erneut anmelden"),

@@ -276,10 +276,27 @@ async fn the_home_page_is_replaced_or_switched_off() {
     let page = home().await.text().await.unwrap();
     let link = format!("<a href=\"https://docs.example/{}/\">", env!("CARGO_PKG_VERSION"));
     assert!(page.contains(&link), "{page}");
-    std::fs::write(&settings, "[pages]\ndocumentation = \"javascript:alert(1)\"\n").unwrap();
-    let refused = server.trefoil(&["reload"]);
-    assert!(
-        String::from_utf8_lossy(&refused.stderr).contains("documentation: write an address"),
-        "{refused:?}"
-    );
+    for setting in ["documentation", "imprint", "privacy"] {
+        std::fs::write(&settings, format!("[pages]\n{setting} = \"javascript:alert(1)\"\n")).unwrap();
+        let refused = server.trefoil(&["reload"]);
+        let says = format!("{setting}: write an address");
+        assert!(String::from_utf8_lossy(&refused.stderr).contains(&says), "{refused:?}");
+    }
+    // Every page links to the imprint and the privacy notice, error pages too.
+    let links = "imprint = \"https://example.org/imprint\"\nprivacy = \"https://example.org/privacy\"\n";
+    std::fs::write(&settings, format!("[pages]\n{links}")).unwrap();
+    assert!(server.trefoil(&["reload"]).status.success());
+    for (path, language, names) in
+        [("/", "en", ["Imprint", "Privacy"]), ("/nowhere", "de", ["Impressum", "Datenschutz"])]
+    {
+        let page = server.client().get(format!("{}{path}", server.base()));
+        let page = page.header("accept", "text/html").header("accept-language", language);
+        let page = page.send().await.unwrap().text().await.unwrap();
+        for (name, address) in names.iter().zip(["imprint", "privacy"]) {
+            assert!(
+                page.contains(&format!("<a href=\"https://example.org/{address}\">{name}</a>")),
+                "{page}"
+            );
+        }
+    }
 }

@@ -41,7 +41,7 @@ pub(super) async fn render_account(
         @if visit.user.administrator { p { a href="/console" { (t("Console of this server")) } } }
         form method="post" action="/sign-out" {
             (csrf::hidden_field(&visit.browser))
-            button type="submit" { (t("Sign out of this browser")) }
+            button.second type="submit" { (t("Sign out of this browser")) }
         }
         @for section in sections { section { (section) } }
     };

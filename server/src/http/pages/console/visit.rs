@@ -35,7 +35,8 @@ impl ConsoleVisit {
             return Err(reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &to)).into());
         };
         if !user.administrator {
-            let text = "Only administrators may use the console. `trefoil user change NAME --administrator` makes a user one.";
+            let text =
+                "only administrators may use the console. Ask one of them if you need something from it.";
             return Err(Problem::page(StatusCode::FORBIDDEN, text));
         }
         if !session.is_authenticated_within(MAX_SIGN_IN_AGE, context.now) {
