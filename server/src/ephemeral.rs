@@ -3,6 +3,7 @@
 
 use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -56,7 +57,9 @@ fn is_abandoned(folder: &Path) -> io::Result<bool> {
     };
     let endpoint: Value = serde_json::from_slice(&endpoint)?;
     let pid = endpoint["pid"].as_i64().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-    Ok(pid.is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH)))
+    let has_ended = pid.is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH));
+    // The process may be in another container that shares the folder.
+    Ok(has_ended && UnixStream::connect(folder.join("admin.sock")).is_err())
 }
 
 /// The line of an ephemeral server: the members of `endpoint.json`, the data folder for administration
@@ -124,7 +127,10 @@ mod tests {
         let mut ended = std::process::Command::new("true").spawn().unwrap();
         ended.wait().unwrap();
         let killed = make("trefoil-0123456789abcdef", Some(ended.id()));
+        let elsewhere = make("trefoil-4123456789abcdef", Some(ended.id()));
+        let _socket = std::os::unix::net::UnixListener::bind(elsewhere.join("admin.sock")).unwrap();
         let kept = [
+            elsewhere,
             make("trefoil-1123456789abcdef", Some(std::process::id())),
             make("trefoil-2123456789abcdef", None),
             make("trefoil-3123", Some(ended.id())),

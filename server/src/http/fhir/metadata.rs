@@ -136,9 +136,14 @@ fn search_parameters(kind: &str) -> Vec<Value> {
     search_parameters::of_type(kind).map(|(name, kind)| json!({ "name": name, "type": kind })).collect()
 }
 
-/// The day on which a version was released, as the changelog states it. `None` between two releases.
-fn release_date(version: &str) -> Option<&'static str> {
-    CHANGELOG.split_once(&format!("\n## [{version}] - "))?.1.lines().next()
+/// The day on which a version was released, as the changelog states it. For a version between two releases,
+/// that of the one before: HL7's validator expects a day.
+fn release_date(version: &str) -> &'static str {
+    let heading = format!("## [{version}] - ");
+    let of_version = CHANGELOG.lines().find_map(|line| line.strip_prefix(&heading));
+    let mut days =
+        CHANGELOG.lines().filter_map(|line| Some(line.strip_prefix("## [")?.split_once("] - ")?.1));
+    of_version.or_else(|| days.next()).unwrap_or_default()
 }
 
 /// Builds the CapabilityStatement, which does not change while the server runs.
@@ -203,10 +208,8 @@ fn capability_statement(app: &App, date: &str) -> Bytes {
             "extension": [{ "url": "definition", "valueCanonical": definition }, value],
         })
     };
-    let mut software = json!({ "name": "Trefoil", "version": env!("CARGO_PKG_VERSION") });
-    if let Some(day) = release_date(env!("CARGO_PKG_VERSION")) {
-        software["releaseDate"] = day.into();
-    }
+    let version = env!("CARGO_PKG_VERSION");
+    let software = json!({ "name": "Trefoil", "version": version, "releaseDate": release_date(version) });
     let statement = json!({
         "resourceType": "CapabilityStatement",
         "extension": features.map(feature),
@@ -292,8 +295,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_released_version_has_a_day() {
-        assert_eq!(release_date("0.1.0"), Some("2026-11-28"));
-        assert_eq!(release_date("0.1.0-dev"), None);
+    fn a_version_between_two_releases_has_the_day_of_the_one_before() {
+        assert_eq!(release_date("0.1.0"), "2026-11-28");
+        let newest = release_date("no such version");
+        assert!(newest.parse::<jiff::civil::Date>().is_ok() && newest >= "2026-11-28", "{newest}");
     }
 }
