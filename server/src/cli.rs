@@ -1,6 +1,7 @@
 //! Flags and commands of the `trefoil` program. Exit codes: 0 success, 1 failure, 2 wrong usage, 3 wrong
 //! configuration.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -153,7 +154,8 @@ pub fn run_program(cli: CommandLine) -> ExitCode {
         }
         ServerCommand::Man { out } => write_man_pages(&out),
         ServerCommand::Template { file } => {
-            print!("{}", file.text());
+            // A closed pipe (`| head`) is not an error.
+            drop(std::io::stdout().write_all(file.text().as_bytes()));
             ExitCode::SUCCESS
         }
         ServerCommand::Administration(arguments) => runtime.block_on(administration::run_command(arguments)),

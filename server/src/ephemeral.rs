@@ -79,8 +79,8 @@ pub fn announcement(data: &Path) -> Result<String> {
 /// Notified when standard input was closed.
 static INPUT_CLOSED: Notify = Notify::const_new();
 
-/// Begins to watch the program that started the server: its end closes the pipe of standard input. Nothing is
-/// watched if standard input is no pipe, or is already closed. Call it before the announcement, after which
+/// Begins to watch the program that started the server: its end closes the pipe of standard input. Watches
+/// nothing if standard input is not a pipe, or is already closed. Call it before the announcement; after that
 /// the pipe may be closed at any time.
 pub fn watch_parent() {
     if is_open_pipe() {
@@ -93,7 +93,7 @@ pub fn watch_parent() {
     }
 }
 
-/// Waits until the watched program has ended; for ever if none is watched.
+/// Waits until the watched program has ended. Never ends if no program is watched.
 pub async fn parent_ended() {
     INPUT_CLOSED.notified().await;
 }

@@ -14,13 +14,13 @@ pub fn delimiter_of(headings: &str) -> u8 {
             counts[at] += 1;
         }
     }
-    // The last of equal ones wins, so that the comma is compared last.
+    // `max_by_key` returns the last of several maxima, which in this order is the comma.
     let most = (0..DELIMITERS.len()).rev().max_by_key(|at| counts[*at]).unwrap_or_default();
     DELIMITERS[most]
 }
 
-/// A line that is no row of the table, such as `# version: 2026,,`, without the empty fields that spreadsheet
-/// programs add, and without their quotes.
+/// A line outside of the table, such as `# version: 2026,,`, without the empty fields and the quotes that
+/// spreadsheet programs add.
 pub fn without_padding(line: &str) -> String {
     let delimiters = |c: char| c.is_ascii() && DELIMITERS.contains(&(c as u8));
     let text = line.trim_end_matches(['\r', '\n']).trim_end_matches(|c| delimiters(c) || c == ' ');

@@ -68,14 +68,9 @@ impl Column {
         Self(&["system", "code system", "codesystem", "kodiersystem", "codiersystem", "système", "sistema"]);
     /// The value set that a code is compared with.
     pub const URL: Self = Self(&["url", "value set", "valueset", "wertemenge"]);
-
-    /// The name that the documents use.
-    pub fn name(self) -> &'static str {
-        self.0[0]
-    }
 }
 
-/// A heading as it is compared: without case, and with a blank for each character between words.
+/// A heading for comparison: in lower case, with one blank between words.
 fn normal(heading: &str) -> String {
     let words = heading.trim_start_matches('\u{feff}').to_lowercase();
     words
@@ -85,8 +80,8 @@ fn normal(heading: &str) -> String {
         .join(" ")
 }
 
-/// The positions of these columns among the headings. If several headings name a column, the one whose name
-/// is earlier in its list is meant; the other ones have no meaning.
+/// The positions of these columns among the headings. If several headings name a column, it is the one whose
+/// name is earlier in the list of the column.
 pub fn find_columns<const N: usize>(headings: &[&str], columns: [Column; N]) -> [Option<usize>; N] {
     let headings: Vec<String> = headings.iter().map(|heading| normal(heading)).collect();
     columns.map(|column| column.0.iter().find_map(|name| headings.iter().position(|heading| heading == name)))

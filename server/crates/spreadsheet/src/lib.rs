@@ -3,7 +3,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `encoding` | UTF-8 and UTF-16, and Latin-1 if the caller says so |
+//! | `encoding` | UTF-8 and UTF-16, and Latin-1 if the caller states it |
 //! | `workbook` | a sheet of an `.xlsx` or `.ods` file as CSV |
 //! | `delimiter` | the delimiter of a table, by the line of its headings |
 //! | `error` | [`SpreadsheetError`] |
@@ -50,14 +50,16 @@ pub fn open<'a>(
 ) -> Result<Box<dyn BufRead + 'a>, SpreadsheetError> {
     if is_workbook(name) {
         if options.encoding.is_some() {
-            return Err(SpreadsheetError::Option("--encoding is for CSV; a workbook states its encoding"));
+            return Err(SpreadsheetError::Option(
+                "--encoding does not apply to a workbook, which states its encoding; leave it out",
+            ));
         }
         let csv = workbook::as_csv(whole(input)?, options.sheet.as_deref())?;
         return Ok(Box::new(io::Cursor::new(csv)));
     }
     if options.sheet.is_some() {
         return Err(SpreadsheetError::Option(
-            "--sheet is for a workbook (.xlsx, .ods); a CSV file has one table",
+            "--sheet applies to a workbook (.xlsx, .ods) only; leave it out",
         ));
     }
     let head = input.fill_buf()?;

@@ -4,7 +4,7 @@ use std::io::Cursor;
 
 use calamine::{Data, Range, Reader as _, open_workbook_auto_from_rs};
 
-use crate::error::SpreadsheetError;
+use crate::error::{MAX_CELLS, SpreadsheetError};
 
 /// A sheet as CSV: each row of the sheet is a row, from the first one on, so that lines have the numbers that
 /// the spreadsheet program shows.
@@ -25,6 +25,9 @@ pub(crate) fn as_csv(bytes: Vec<u8>, sheet: Option<&str>) -> Result<Vec<u8>, Spr
 
 fn write(range: &Range<Data>) -> Result<Vec<u8>, SpreadsheetError> {
     let Some((last_row, last_column)) = range.end() else { return Ok(Vec::new()) };
+    if (u64::from(last_row) + 1) * (u64::from(last_column) + 1) > MAX_CELLS {
+        return Err(SpreadsheetError::TooManyCells(place(last_row, last_column)));
+    }
     let mut csv = csv::WriterBuilder::new().from_writer(Vec::new());
     for row in 0..=last_row {
         let cells = (0..=last_column).map(|column| text(range.get_value((row, column)), row, column));
@@ -53,7 +56,7 @@ fn text(cell: Option<&Data>, row: u32, column: u32) -> Result<String, Spreadshee
     })
 }
 
-/// The place of a cell as spreadsheet programs write it.
+/// The place of a cell, in the notation of spreadsheet programs.
 fn place(row: u32, mut column: u32) -> String {
     let mut letters = String::new();
     loop {
@@ -72,5 +75,13 @@ mod tests {
     #[test]
     fn places_have_the_letters_of_spreadsheets() {
         assert_eq!([place(0, 0), place(6, 25), place(9, 26), place(0, 701)], ["A1", "Z7", "AA10", "ZZ1"]);
+    }
+
+    #[test]
+    fn a_value_far_from_the_table_is_refused() {
+        let cell = |place| calamine::Cell::new(place, Data::String("x".to_owned()));
+        assert!(write(&Range::from_sparse(vec![cell((1_048_575, 0))])).is_ok());
+        let error = write(&Range::from_sparse(vec![cell((1_048_575, 16_383))])).unwrap_err().to_string();
+        assert!(error.starts_with("the sheet has values as far as XFD1048576, "), "{error}");
     }
 }

@@ -118,12 +118,11 @@ struct Preamble {
 /// Reads the file.
 ///
 /// # Errors
-/// [`ImportError`] if the file is no table or lacks a required value.
+/// [`ImportError`] if the file is not a table or lacks a required value.
 pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBuilder, ImportError> {
     let file = reader.source.file_names()[0].clone();
     let options = &reader.stated.table;
     let input = reader.source.read(&file).map_err(unreadable(&file))?;
-    // A workbook as a release is in no folder, so that its name has its extension.
     let text = spreadsheet::open(&file, input, options);
     let mut input = text.map_err(|error: SpreadsheetError| ImportError::in_file(&file, error))?;
     let Preamble { mut header, parents_by_prefix, lines: above, headings } = preamble(&file, &mut *input)?;

@@ -122,7 +122,10 @@ fn sheets_of_workbooks_are_tables() {
     let old = import_path(&release_path("dances.xlsx"), &sheet("Old")).unwrap();
     assert_eq!(old.as_array().unwrap().len(), 1);
     let missing = import_path(&release_path("dances.xlsx"), &sheet("New")).unwrap_err();
-    assert!(missing.ends_with("the workbook has no sheet 'New'; its sheets: Codes, Old"), "{missing}");
+    assert!(
+        missing.ends_with("the workbook has no sheet 'New'; name one of its sheets: Codes, Old"),
+        "{missing}"
+    );
 }
 
 #[test]
@@ -174,7 +177,7 @@ fn faults_of_tables_are_named_with_their_remedy() {
         assert!(error.contains(expected), "{error}\ninstead of {expected}");
     }
     let sheet = TableOptions { encoding: None, sheet: Some("A".to_owned()) };
-    assert!(import("a.csv", url.as_bytes(), &sheet).unwrap_err().contains("--sheet is for a workbook"));
+    assert!(import("a.csv", url.as_bytes(), &sheet).unwrap_err().contains("--sheet applies to a workbook"));
     let loinc = import_path(&release_path("Loinc_0.1"), &sheet).unwrap_err();
     assert!(loinc.contains("--encoding and --sheet apply to CSV and spreadsheets only"), "{loinc}");
 }
