@@ -162,9 +162,12 @@ pub struct BoardArgs {
 /// Arguments of `dist`.
 #[derive(clap::Args)]
 pub struct DistArgs {
-    /// Folder with the programs, which are built if it is not given.
+    /// Folder with programs for this machine. Without it, static programs are built for all platforms.
     #[arg(long)]
     pub programs: Option<PathBuf>,
+    /// Address of the folder that will contain the files, for install.sh and the formula of Homebrew.
+    #[arg(long, value_name = "URL")]
+    pub releases: Option<String>,
 }
 
 /// Arguments of `mutants`.

@@ -33,6 +33,7 @@ mod golden;
 mod hospital;
 mod how_to_pages;
 mod imports;
+mod installation;
 mod interface;
 mod kills;
 mod large_requests;

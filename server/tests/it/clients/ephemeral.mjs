@@ -1,4 +1,4 @@
-// Uses the helper of `examples/ephemeral` as the tests of an app do.
+// Uses the helper of `packages/npm` as the tests of an app do.
 
 import assert from "node:assert";
 import { spawn } from "node:child_process";
@@ -8,8 +8,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 
-const [folder, program, rounds] = process.argv.slice(2);
-const { Trefoil } = await import(join(folder, "trefoil.mjs"));
+const [helper, program, rounds] = process.argv.slice(2);
+const { Trefoil } = await import(helper);
 const ready = [];
 const tokens = [];
 for (let round = 0; round < Number(rounds); round += 1) {
@@ -22,9 +22,19 @@ for (let round = 0; round < Number(rounds); round += 1) {
 }
 const server = await Trefoil.start({ program });
 assert.equal((await server.get("Patient/pat-01")).id, "pat-01");
+const stored = await server.put({ resourceType: "Patient", id: "new", active: true });
+assert.equal(stored.meta.versionId, "1");
+assert((await server.put({ resourceType: "Patient" })).id);
+
+// Another process uses the server by its facts, and cannot stop it.
+const attached = Trefoil.attach(JSON.parse(JSON.stringify(server.facts)));
+assert.equal((await attached.get("Patient/new")).active, true);
+await assert.rejects(attached.stop(), /only the process that started/);
+
 const { baseUrl, data } = server;
 await server.reset();
-assert(server.baseUrl !== baseUrl && !existsSync(data));
+assert(server.baseUrl === baseUrl && !existsSync(data));
+await assert.rejects(server.get("Patient/new"), /GET Patient\/new: 404/);
 assert(server.demo.user.password);
 await server.stop();
 await server.stop();
@@ -40,7 +50,7 @@ writeFileSync(broken, "#!/bin/sh\necho 'no room' >&2\nexit 3\n", { mode: 0o700 }
 await fails(broken, /ended with 3 before it was ready\nno room/);
 
 // A process that forgets to stop its server ends, and so does the server; also if it is killed.
-const forgets = `const { Trefoil } = await import(${JSON.stringify(join(folder, "trefoil.mjs"))});
+const forgets = `const { Trefoil } = await import(${JSON.stringify(helper)});
 const server = await Trefoil.start({ program: ${JSON.stringify(program)} });
 console.log(server.data);`;
 const gone = async (child, signal) => {

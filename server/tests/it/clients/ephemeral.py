@@ -1,4 +1,4 @@
-"""Uses the helper of `examples/ephemeral` as the tests of an app do."""
+"""Uses the helper of `packages/python` as the tests of an app do."""
 
 import os
 import re
@@ -6,9 +6,10 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 
 sys.path.insert(0, sys.argv[1])
-from trefoil import Trefoil
+from trefoil_server import Trefoil
 
 program, rounds = sys.argv[2], int(sys.argv[3])
 ready, tokens = [], []
@@ -20,9 +21,17 @@ for _ in range(rounds):
         tokens.append(time.monotonic() - started)
 with Trefoil(program) as server:
     assert server.get("Patient/pat-01")["id"] == "pat-01"
+    assert server.put({"resourceType": "Patient", "id": "new", "active": True})["meta"]["versionId"] == "1"
+    assert server.put({"resourceType": "Patient"})["id"]
     first, data = server.base_url, server.data
     server.reset()
-    assert server.base_url != first and not os.path.exists(data)
+    assert server.base_url == first and not os.path.exists(data)
+    try:
+        server.get("Patient/new")
+    except urllib.error.HTTPError as error:
+        assert error.code == 404, error
+    else:
+        raise AssertionError("the resource is still there")
     assert server.demo["user"]["password"]
 
 
@@ -45,7 +54,7 @@ os.chmod(broken, 0o700)
 fails(broken, "ended with 3 before it was ready\nno room")
 
 # The server of a killed process ends, and leaves nothing.
-script = "import sys, time; sys.path.insert(0, sys.argv[1]); from trefoil import Trefoil\n"
+script = "import sys, time; sys.path.insert(0, sys.argv[1]); from trefoil_server import Trefoil\n"
 script += "server = Trefoil(sys.argv[2]); print(server.data, flush=True); time.sleep(60)"
 child = subprocess.Popen([sys.executable, "-c", script, sys.argv[1], program], stdout=subprocess.PIPE, text=True)
 data = child.stdout.readline().strip()

@@ -52,13 +52,15 @@ fn openid_client_completes_all_flows_that_it_supports() {
 /// The helpers for the tests of other people's apps start, use, reset and stop servers.
 #[test]
 fn helpers_run_servers_for_the_tests_of_apps() {
-    let helpers = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/ephemeral");
-    for (program, script) in [("node", "ephemeral.mjs"), ("python3", "ephemeral.py")] {
+    let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("packages");
+    let helpers = [("node", "ephemeral.mjs", "npm/index.js"), ("python3", "ephemeral.py", "python/src")];
+    for (program, script, helper) in helpers {
         if !have(program, script) {
             continue;
         }
-        let script = clients().join(script);
-        let output = Command::new(program).arg(script).arg(&helpers).args([TREFOIL, "1"]).output().unwrap();
+        let mut command = Command::new(program);
+        command.arg(clients().join(script)).arg(packages.join(helper)).args([TREFOIL, "1"]);
+        let output = command.output().unwrap();
         let text =
             format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success() && text.contains("all good"), "{text}");

@@ -7,13 +7,14 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 
 use super::files::{compress, install};
+use super::{Programs, Release, check_silently};
 use xtask::workspace::{check, root};
 
-/// Builds the package of the server from the folder of the archive.
-pub(super) fn package_server(dist: &Path, programs: &Path, version: &str, time: &str) -> Result<()> {
-    let tree = dist.join("package");
+/// Builds the package of the server. `pages` are programs that print their completions and man pages here.
+pub(super) fn package_server(release: &Release, programs: &Programs, pages: &Programs) -> Result<()> {
+    let tree = release.work_folder();
     let deploy = root().join("server/deploy");
-    install(&programs.join("trefoil"), &tree.join("usr/bin/trefoil"), 0o755)?;
+    install(&programs.folder.join("trefoil"), &tree.join("usr/bin/trefoil"), 0o755)?;
     for (from, to) in [
         ("systemd/trefoil.service", "usr/lib/systemd/system/trefoil.service"),
         ("systemd/trefoil.socket", "usr/lib/systemd/system/trefoil.socket"),
@@ -22,7 +23,7 @@ pub(super) fn package_server(dist: &Path, programs: &Path, version: &str, time: 
     ] {
         install(&deploy.join(from), &tree.join(to), 0o644)?;
     }
-    install_help(&tree, "trefoil")?;
+    install_help(&tree, "trefoil", pages)?;
     for script in ["postinst", "prerm"] {
         install(&deploy.join("debian").join(script), &tree.join("DEBIAN").join(script), 0o755)?;
     }
@@ -30,18 +31,18 @@ pub(super) fn package_server(dist: &Path, programs: &Path, version: &str, time: 
     let description = "sign-in, terminology and bulk export for health apps\n \
          An OAuth 2.0 and OpenID Connect authorization server with SMART App Launch,\n \
          a FHIR R4 terminology server, and the asynchronous Bulk FHIR export.";
-    build(dist, &tree, &PackageControl { name: "trefoil", recommends: "systemd", description }, version, time)
+    build(release, programs, &PackageControl { name: "trefoil", recommends: "systemd", description })
 }
 
 /// Builds the package of the terminal client.
-pub(super) fn package_client(dist: &Path, programs: &Path, version: &str, time: &str) -> Result<()> {
-    let tree = dist.join("package");
-    install(&programs.join("trefoil-tui"), &tree.join("usr/bin/trefoil-tui"), 0o755)?;
-    install_help(&tree, "trefoil-tui")?;
+pub(super) fn package_client(release: &Release, programs: &Programs, pages: &Programs) -> Result<()> {
+    let tree = release.work_folder();
+    install(&programs.folder.join("trefoil-tui"), &tree.join("usr/bin/trefoil-tui"), 0o755)?;
+    install_help(&tree, "trefoil-tui", pages)?;
     let description = "terminal client for Trefoil and similar servers\n \
          Signs in users, sends terminology operations of FHIR R4, and runs bulk exports.";
     let control = PackageControl { name: "trefoil-tui", recommends: "ca-certificates", description };
-    build(dist, &tree, &control, version, time)
+    build(release, programs, &control)
 }
 
 /// Members of the control file besides version and architecture.
@@ -52,8 +53,8 @@ struct PackageControl {
 }
 
 /// Installs completions, man pages and the licence of a program.
-fn install_help(tree: &Path, name: &str) -> Result<()> {
-    let program = tree.join("usr/bin").join(name);
+fn install_help(tree: &Path, name: &str, pages: &Programs) -> Result<()> {
+    let program = pages.folder.join(name);
     install(&root().join("LICENSE"), &tree.join("usr/share/doc").join(name).join("copyright"), 0o644)?;
     let completions = tree.join("usr/share/bash-completion/completions").join(name);
     fs::create_dir_all(completions.parent().context("a file has a folder")?)?;
@@ -68,25 +69,25 @@ fn install_help(tree: &Path, name: &str) -> Result<()> {
 }
 
 /// Writes the control file, builds the package and removes its tree.
-fn build(dist: &Path, tree: &Path, control: &PackageControl, version: &str, time: &str) -> Result<()> {
-    let arch = Command::new("dpkg").arg("--print-architecture").output()?;
-    let arch = String::from_utf8(arch.stdout)?.trim().to_owned();
+fn build(release: &Release, programs: &Programs, control: &PackageControl) -> Result<()> {
+    let (tree, arch) = (release.work_folder(), programs.platform.debian);
     let PackageControl { name, recommends, description } = control;
     // Debian sorts `0.2.0~dev` before `0.2.0`, and `0.2.0-dev` after it.
-    let version = version.replace('-', "~");
+    let version = release.version.replace('-', "~");
+    let depends = if release.programs_are_static { "" } else { "Depends: libc6 (>= 2.36)\n" };
     let text = format!(
         "Package: {name}\nVersion: {version}\nArchitecture: {arch}\n\
          Maintainer: The Trefoil project <trefoil@trefoil.example>\nSection: net\nPriority: optional\n\
-         Depends: libc6 (>= 2.36)\nRecommends: {recommends}\nDescription: {description}\n"
+         {depends}Recommends: {recommends}\nDescription: {description}\n"
     );
     fs::create_dir_all(tree.join("DEBIAN"))?;
     fs::write(tree.join("DEBIAN/control"), text)?;
-    check(
+    check_silently(
         Command::new("dpkg-deb")
             .args(["--root-owner-group", "--build"])
-            .arg(tree)
-            .arg(dist.join(format!("{name}_{version}_{arch}.deb")))
-            .env("SOURCE_DATE_EPOCH", time),
+            .arg(&tree)
+            .arg(release.dist.join(format!("{name}_{version}_{arch}.deb")))
+            .env("SOURCE_DATE_EPOCH", &release.time),
     )?;
     Ok(fs::remove_dir_all(tree)?)
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use xtask::workspace::check;
+use xtask::workspace::{check, root, tracked_files};
 
 /// Packs a folder of `parent` as a tar archive. The bytes depend only on the files.
 pub(super) fn pack(parent: &Path, folder: &Path, tar: &Path, time: &str) -> Result<()> {
@@ -40,4 +40,24 @@ pub(super) fn install(from: &Path, to: &Path, mode: u32) -> Result<()> {
     fs::create_dir_all(folder)?;
     fs::copy(from, to).with_context(|| format!("failed to copy {}", from.display()))?;
     Ok(fs::set_permissions(to, fs::Permissions::from_mode(mode))?)
+}
+
+/// Copies the files of a folder of the sources, without those that git ignores.
+pub(super) fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+    for file in tracked_files()? {
+        let path = root().join(&file);
+        if let Ok(relative) = path.strip_prefix(from) {
+            let mode = fs::metadata(&path)?.permissions().mode() & 0o755 | 0o644;
+            install(&path, &to.join(relative), mode)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes the symbols of a program of any platform, by the tool that comes with Rust.
+pub(super) fn strip(program: &Path) -> Result<()> {
+    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output()?;
+    let sysroot = String::from_utf8(sysroot.stdout)?;
+    let host = format!("lib/rustlib/{}-unknown-linux-gnu/bin/rust-objcopy", std::env::consts::ARCH);
+    check(Command::new(Path::new(sysroot.trim()).join(host)).arg("--strip-all").arg(program))
 }

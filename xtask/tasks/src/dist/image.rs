@@ -1,8 +1,8 @@
 //! The image of the server for container runtimes: an archive in the image layout of the Open Container
 //! Initiative (OCI image specification 1.1), written without a container runtime.
 //!
-//! The image contains the program, the libraries that it needs, the certificate authorities of this machine,
-//! and a user without a name in any group. Its root file system can be read-only: only the data folder is
+//! The image contains the program, the certificate authorities of this machine, the libraries of a program that
+//! is not static, and a user without a name in any group. Its root file system can be read-only: only the data folder is
 //! written.
 
 use std::fs;
@@ -13,6 +13,8 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::files::{compress, install, pack, sha256};
+use super::platform::Platform;
+use super::{Programs, Release};
 use xtask::workspace::check;
 
 /// User and group of the process.
@@ -20,39 +22,59 @@ const USER: &str = "65532:65532";
 /// Folder of the data, which is a volume.
 const DATA: &str = "var/lib/trefoil";
 const CERTIFICATES: &str = "etc/ssl/certs/ca-certificates.crt";
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
-/// Writes `trefoil-VERSION-oci.tar`.
-pub(super) fn write(dist: &Path, program: &Path, version: &str, time: &str) -> Result<()> {
+/// Writes `trefoil-VERSION-oci.tar`, with an image for each platform.
+pub(super) fn write(release: &Release, programs: &[Programs]) -> Result<()> {
+    let Release { dist, version, time, .. } = release;
     let work = dist.join("image");
-    let root = work.join("root");
-    fill_root(&root, program)?;
-    let tar = work.join("layer.tar");
-    pack_layer(&root, &tar, time)?;
-    let diff_id = format!("sha256:{}", sha256(&tar)?);
-    compress(&tar)?;
     let layout = work.join(format!("trefoil-{version}"));
-    let layer = add_blob(&layout, &work.join("layer.tar.gz"), "application/vnd.oci.image.layer.v1.tar+gzip")?;
-    let configuration = configuration(&diff_id, version, time)?;
-    let configuration = add_json(&layout, &work, &configuration, "application/vnd.oci.image.config.v1+json")?;
-    let manifest = json!({
-        "schemaVersion": 2,
-        "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        "config": configuration,
-        "layers": [layer],
-    });
-    let mut manifest = add_json(&layout, &work, &manifest, "application/vnd.oci.image.manifest.v1+json")?;
-    manifest["annotations"] = json!({ "org.opencontainers.image.ref.name": version });
-    let index = json!({ "schemaVersion": 2, "manifests": [manifest] });
-    fs::write(layout.join("index.json"), index.to_string())?;
+    let mut manifests = Vec::new();
+    for Programs { platform, folder } in programs {
+        let root = work.join("root");
+        fill_root(&root, &folder.join("trefoil"), release.programs_are_static)?;
+        let tar = work.join("layer.tar");
+        pack_layer(&root, &tar, time)?;
+        fs::remove_dir_all(&root)?;
+        let diff_id = format!("sha256:{}", sha256(&tar)?);
+        compress(&tar)?;
+        let layer = work.join("layer.tar.gz");
+        let layer = add_blob(&layout, &layer, "application/vnd.oci.image.layer.v1.tar+gzip")?;
+        fs::remove_file(work.join("layer.tar.gz"))?;
+        let configuration = configuration(&diff_id, platform, version, time)?;
+        let configuration =
+            add_json(&layout, &work, &configuration, "application/vnd.oci.image.config.v1+json")?;
+        let manifest = json!({
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": configuration,
+            "layers": [layer],
+        });
+        let mut manifest = add_json(&layout, &work, &manifest, MANIFEST)?;
+        manifest["platform"] = json!({ "os": "linux", "architecture": platform.debian });
+        manifests.push(manifest);
+    }
+    // One descriptor with the name: the image, or the index of the images for several platforms.
+    let mut named = match manifests.as_slice() {
+        [manifest] => manifest.clone(),
+        _ => add_json(&layout, &work, &index(&manifests), INDEX)?,
+    };
+    named["annotations"] = json!({ "org.opencontainers.image.ref.name": version });
+    fs::write(layout.join("index.json"), index(&[named]).to_string())?;
     fs::write(layout.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#)?;
     pack(&layout, Path::new("."), &dist.join(format!("trefoil-{version}-oci.tar")), time)?;
     Ok(fs::remove_dir_all(&work)?)
 }
 
+fn index(manifests: &[Value]) -> Value {
+    json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": manifests })
+}
+
 /// Fills the root folder of the image.
-fn fill_root(root: &Path, program: &Path) -> Result<()> {
+fn fill_root(root: &Path, program: &Path, is_static: bool) -> Result<()> {
     install(program, &root.join("usr/bin/trefoil"), 0o755)?;
-    for library in libraries(program)? {
+    for library in if is_static { Vec::new() } else { libraries(program)? } {
         let relative = library.strip_prefix("/").context("a library has an absolute path")?;
         install(&library, &root.join(relative), 0o755)?;
     }
@@ -88,13 +110,13 @@ fn pack_layer(root: &Path, layer: &Path, time: &str) -> Result<()> {
 }
 
 /// The configuration of the image: how a runtime starts the server.
-fn configuration(diff_id: &str, version: &str, time: &str) -> Result<Value> {
+fn configuration(diff_id: &str, platform: &Platform, version: &str, time: &str) -> Result<Value> {
     let created =
         Command::new("date").args(["-u", "-d", &format!("@{time}"), "+%Y-%m-%dT%H:%M:%SZ"]).output()?;
     let created = String::from_utf8(created.stdout)?.trim().to_owned();
     Ok(json!({
         "created": created,
-        "architecture": architecture()?,
+        "architecture": platform.debian,
         "os": "linux",
         "config": {
             "User": USER,
@@ -123,12 +145,6 @@ fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
         text.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect();
     ensure!(!paths.is_empty(), "{} needs no library; ldd printed: {text}", program.display());
     Ok(paths)
-}
-
-/// The name that the OCI specification gives to the architecture of this machine.
-fn architecture() -> Result<String> {
-    let output = Command::new("dpkg").arg("--print-architecture").output()?;
-    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
 /// Adds a file to the layout under its digest, and returns its descriptor.

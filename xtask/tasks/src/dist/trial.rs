@@ -131,7 +131,7 @@ impl DebianRoot {
 /// Installs, uses, upgrades and removes the package.
 pub fn run() -> Result<()> {
     check(&mut build(&["trefoil", "trefoil-tui", "trefoil-conformance"]))?;
-    super::run(&DistArgs { programs: Some(target_dir().join("debug")) })?;
+    super::run(&DistArgs { programs: Some(target_dir().join("debug")), releases: None })?;
     let package = package_file()?;
     let folder = target_dir().join("package-root");
     if folder.exists() {

@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result, bail};
 
 use super::check_sum::CheckSum;
 use super::programs::{self, TestSelection};
-use crate::mutants;
-use xtask::command_line::MutantArgs;
+use crate::{dist, mutants};
+use xtask::command_line::{DistArgs, MutantArgs};
 use xtask::workspace::{document, lint, target_dir};
 
 /// Number of planted faults in the sample.
@@ -33,12 +33,22 @@ pub fn run() -> Result<()> {
         sum.check("links of comments", |sum| sum.run(&mut document()));
         sum.check("planted faults", |_| mutants::run(&MutantArgs::for_sample(PLANTED_FAULTS)));
         sum.check("simulations", |_| simulate());
+        sum.check("packages", packages);
         sum.check("conformance on PostgreSQL", conformance_on_postgres);
         sum.check("tests of databases and nodes", |sum| {
             programs::run(&programs, TestSelection::Pipeline, sum)
         });
     }
     sum.finish()
+}
+
+/// Packs the programs, installs the packages and uses them.
+fn packages(sum: &mut CheckSum) -> Result<()> {
+    dist::run(&DistArgs { programs: Some(target_dir().join("debug")), releases: None })?;
+    for missing in dist::installs::run()? {
+        sum.leave_out(missing);
+    }
+    Ok(())
 }
 
 /// Runs the seeds that the test command leaves out.

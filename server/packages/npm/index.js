@@ -1,32 +1,38 @@
-// A Trefoil server for the tests of an app: it is ready at once, and forgets everything when it stops.
-//
-//   const server = await Trefoil.start();
-//   const patients = await server.get("Patient");
-//   await server.stop();
-//
-// It needs the program `trefoil` and nothing but Node. The server ends with the process that started it, however that
-// ends, and does not keep it from ending.
+// A Trefoil server for the tests of an app: it is ready at once, and forgets everything when it stops. It ends with the
+// process that started it, however that ends, and does not keep it from ending. README.md shows its use.
 
-import { execFile, spawn } from "node:child_process";
-import { createInterface } from "node:readline";
-import { promisify } from "node:util";
+const { execFile, spawn } = require("node:child_process");
+const { createInterface } = require("node:readline");
+const { promisify } = require("node:util");
+const { path } = require("./programs.js");
 
 const CLIENT = "tests";
 // Milliseconds until a server must be ready, and the lines of its log that an error shows.
 const PATIENCE = 60_000;
 const SHOWN = 20;
 
-export class Trefoil {
+class Trefoil {
   // Starts a server on a free port, with the demo project and a client of its own.
-  static async start({ program = "trefoil", scope = "system/*.cruds" } = {}) {
+  static async start({ program = path("trefoil"), scope = "system/*.cruds" } = {}) {
     const server = new Trefoil();
     Object.assign(server, { program, scope });
-    await server.launch();
+    await server.launch([]);
     return server;
   }
 
-  async launch() {
-    const facts = JSON.parse(await this.announced());
+  // The server that another process started, by its `facts`. Only that process can stop it.
+  static attach(facts) {
+    return Object.assign(new Trefoil(), facts);
+  }
+
+  // What another process needs to use this server, as JSON.
+  get facts() {
+    const { baseUrl, fhirBase, data, demo, program, scope, secret } = this;
+    return { baseUrl, fhirBase, data, demo, program, scope, secret };
+  }
+
+  async launch(options) {
+    const facts = JSON.parse(await this.announced(options));
     // Users and clients of the demo project, with passwords, secrets and keys, are in `demo`.
     Object.assign(this, { baseUrl: facts.base_url, fhirBase: facts.fhir_base, data: facts.data, demo: facts.demo });
     const add = ["client", "add", CLIENT, "--json", "--data", this.data, "--scope", this.scope];
@@ -37,9 +43,10 @@ export class Trefoil {
   }
 
   // The line that the server prints when it is ready.
-  announced() {
+  announced(options) {
     // The server ends when this pipe to its standard input closes.
-    this.process = spawn(this.program, ["serve", "--ephemeral", "--insecure-http"], { stdio: "pipe" });
+    const command = ["serve", "--ephemeral", "--insecure-http", ...options];
+    this.process = spawn(this.program, command, { stdio: "pipe" });
     const { process: server, program } = this;
     this.ended = new Promise((resolve) => server.once("close", resolve));
     const log = [];
@@ -79,21 +86,34 @@ export class Trefoil {
   }
 
   // A resource or a search, such as `Patient/p1` or `Patient?family=Marsh`.
-  async get(path) {
-    const headers = { authorization: `Bearer ${await this.token()}` };
-    const answer = await fetch(`${this.fhirBase}/${path}`, { headers });
-    if (!answer.ok) throw new Error(await answer.text());
+  get(path) {
+    return this.request("GET", path);
+  }
+
+  // Stores a resource under its id, or under a new one, and returns what is stored.
+  put(resource) {
+    const { resourceType, id } = resource;
+    const [method, path] = id ? ["PUT", `${resourceType}/${id}`] : ["POST", resourceType];
+    return this.request(method, path, resource);
+  }
+
+  async request(method, path, resource) {
+    const headers = { authorization: `Bearer ${await this.token()}`, "content-type": "application/fhir+json" };
+    const body = resource && JSON.stringify(resource);
+    const answer = await fetch(`${this.fhirBase}/${path}`, { method, headers, body });
+    if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
     return answer.json();
   }
 
-  // A new server, with the demo project only. It has another address.
+  // A new server at the same address, with the demo project only.
   async reset() {
     await this.stop();
-    await this.launch();
+    await this.launch(["--listen", `127.0.0.1:${new URL(this.baseUrl).port}`]);
   }
 
   // Stops the server. Nothing of it is left.
   async stop() {
+    if (!this.process) throw new Error("only the process that started the server can stop it");
     this.process.ref();
     this.process.kill();
     await this.ended;
@@ -103,3 +123,5 @@ export class Trefoil {
     return this.stop();
   }
 }
+
+exports.Trefoil = Trefoil;

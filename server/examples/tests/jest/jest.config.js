@@ -1,0 +1,1 @@
+module.exports = { globalSetup: "./start.js", globalTeardown: "./stop.js" };
