@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
+use identity::{Random as _, SystemRandom};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 use rustix::process::{Pid, geteuid, test_kill_process};
@@ -28,7 +29,7 @@ pub fn make_folder() -> io::Result<PathBuf> {
     let parent = std::env::temp_dir();
     remove_abandoned(&parent);
     let mut random = [0; 8];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+    SystemRandom.fill(&mut random);
     let folder = parent.join(format!("{PREFIX}{:016x}", u64::from_be_bytes(random)));
     std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
     Ok(folder)

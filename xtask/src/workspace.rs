@@ -79,3 +79,16 @@ pub fn check(command: &mut Command) -> Result<()> {
     }
     Ok(())
 }
+
+/// Runs a command silently. Its output is in the error if it fails.
+///
+/// # Errors
+/// An error if the command cannot be started or fails.
+pub fn check_silently(command: &mut Command) -> Result<()> {
+    let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
+    let text = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    if !output.status.success() {
+        bail!("{command:?} ended with {}: {}", output.status, text.concat());
+    }
+    Ok(())
+}

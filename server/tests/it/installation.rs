@@ -1,5 +1,5 @@
-//! `server/packages/install.sh` with releases that are whole, damaged, for other machines or not there, run by the
-//! shells of this machine.
+//! `server/packages/install.sh` with releases that are whole, damaged, for other machines or not there, run
+//! by the shells of this machine.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -7,8 +7,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 
 use super::files::{compress, install};
-use super::{Programs, Release, check_silently};
-use xtask::workspace::{check, root};
+use super::release::{Programs, Release};
+use xtask::workspace::{check, check_silently, root};
 
 /// Builds the package of the server. `pages` are programs that print their completions and man pages here.
 pub(super) fn package_server(release: &Release, programs: &Programs, pages: &Programs) -> Result<()> {

@@ -1,9 +1,9 @@
 //! The image of the server for container runtimes: an archive in the image layout of the Open Container
 //! Initiative (OCI image specification 1.1), written without a container runtime.
 //!
-//! The image contains the program, the certificate authorities of this machine, the libraries of a program that
-//! is not static, and a user without a name in any group. Its root file system can be read-only: only the data folder is
-//! written.
+//! The image contains the program, the certificate authorities of this machine, the libraries of a program
+//! that is not static, and a user without a name in any group. Its root file system can be read-only: only
+//! the data folder is written.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::files::{compress, install, pack, sha256};
 use super::platform::Platform;
-use super::{Programs, Release};
+use super::release::{Programs, Release};
 use xtask::workspace::check;
 
 /// User and group of the process.

@@ -1,5 +1,5 @@
-//! Installs the packages of a release from their files, as users of npm, pip and a shell do, and runs the projects
-//! of `server/examples/tests` with them. The registries of npm and Python bring the test runners.
+//! Installs the packages of a release from their files, as users of npm, pip and a shell do, and runs the
+//! projects of `server/examples/tests` with them. The registries of npm and Python bring the test runners.
 
 use std::env;
 use std::fs;
@@ -9,8 +9,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 
 use super::files::copy_tree;
-use super::{PROGRAMS, check_silently};
-use xtask::workspace::{root, target_dir};
+use super::release::PROGRAMS;
+use xtask::workspace::{check_silently, root, target_dir};
 
 /// Archives of Java that JUnit needs, where Debian's package `junit5` puts them.
 const JARS: &str = "/usr/share/java";

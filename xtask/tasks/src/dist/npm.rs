@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::files::{copy_tree, install};
 use super::platform::Platform;
-use super::{PROGRAMS, Programs, Release, check_silently};
-use xtask::workspace::root;
+use super::release::{PROGRAMS, Programs, Release};
+use xtask::workspace::{check_silently, root};
 
 const HELPER: &str = "server/packages/npm";
 

@@ -32,7 +32,8 @@ impl Platform {
         let machine = self.machine;
         match programs_are_static {
             true => format!("manylinux_2_17_{machine}.musllinux_1_1_{machine}"),
-            // An index of packages refuses this tag: the programs need libraries of the machine that built them.
+            // An index of packages refuses this tag: the programs need libraries of the machine that built
+            // them.
             false => format!("linux_{machine}"),
         }
     }

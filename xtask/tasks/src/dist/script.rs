@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::Result;
 
 use super::files::sha256;
-use super::{Programs, Release, template};
+use super::release::{Programs, Release, template};
 
 /// The address in the formula before there is one.
 const NOWHERE: &str = "https://trefoil.example/releases";

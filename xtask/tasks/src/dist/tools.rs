@@ -7,9 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use super::check_silently;
 use super::platform::{PLATFORMS, Platform};
-use xtask::workspace::{cargo, check, root, target_dir};
+use xtask::workspace::{cargo, check, check_silently, root, target_dir};
 
 pub(super) struct Tools {
     /// Folder of the programs.

@@ -1,9 +1,9 @@
 //! `cargo xtask soak`: the long checks. Fuzz targets with many runs, from seeds and also guided by coverage
 //! (cargo-fuzz), the terminology benchmark, expression constraints and searches compared with naive
 //! evaluators, a server that is killed many times, nodes that fail, an hour of simulations, the states after
-//! power cuts, hostile traffic, the package in a new Debian system, nodes that are
-//! upgraded under load, and the conformance suite against planted faults, faults on the wire, and the Helios
-//! terminology server. The duration of each check is printed.
+//! power cuts, hostile traffic, the files of a release on all platforms, the package in a new Debian system,
+//! nodes that are upgraded under load, and the conformance suite against planted faults, faults on the wire,
+//! and the Helios terminology server. The duration of each check is printed.
 
 mod rolling_upgrade;
 
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result, anyhow, bail};
 
 use crate::bench::bench;
-use crate::dist::trial;
+use crate::dist::{self, trial};
 use crate::helios;
 use crate::mutants;
-use xtask::command_line::{MutantArgs, SoakArgs};
+use xtask::command_line::{DistArgs, MutantArgs, SoakArgs};
 use xtask::workspace::{cargo, check, root, target_dir};
 
 /// Arguments that select the test programs with the fuzz targets, and the prefix of the targets in the list
@@ -78,6 +78,8 @@ const MUTANTS: &str = "mutants";
 const HELIOS: &str = "helios";
 /// Name of the suite against a proxy that changes answers.
 const WIRE_FAULTS: &str = "wire-faults";
+/// Name of the files of a release in `--only`: built for all platforms, installed, emulated.
+const RELEASE: &str = "release";
 /// Name of the package in a new Debian system.
 const PACKAGE: &str = "package";
 /// Name of the nodes that are upgraded from an earlier commit.
@@ -100,6 +102,7 @@ pub fn run(args: &SoakArgs) -> Result<()> {
             DRILLS,
             SEARCHES,
             INCREMENTS,
+            RELEASE,
             PACKAGE,
             ROLLING_UPGRADE,
             MUTANTS,
@@ -205,6 +208,8 @@ pub fn run(args: &SoakArgs) -> Result<()> {
             let mut command = cargo();
             command.args(["test", "--quiet", "-p", "trefoil-conformance", "--test", "it", "wire_faults::"]);
             check(command.args(["--", "--nocapture"]).env("TREFOIL_WIRE_FAULTS", "all"))
+        } else if name == RELEASE {
+            release()
         } else if name == PACKAGE {
             trial::run()
         } else if name == ROLLING_UPGRADE {
@@ -222,6 +227,17 @@ pub fn run(args: &SoakArgs) -> Result<()> {
     }
     if !failed.is_empty() {
         bail!("{} failed", failed.join(", "));
+    }
+    Ok(())
+}
+
+/// Builds the files of a release for all platforms, and uses them.
+fn release() -> Result<()> {
+    dist::run(&DistArgs { programs: None, releases: None })?;
+    let mut left_out = dist::installs::run()?;
+    left_out.extend(dist::emulated::run()?);
+    for missing in left_out {
+        println!("left out: {missing}");
     }
     Ok(())
 }

@@ -96,8 +96,7 @@ impl StoreState {
     /// The state of a store before its creation.
     pub fn new() -> Result<Self, StoreError> {
         let mut id = [0; 16];
-        rustix::rand::getrandom(&mut id[..], rustix::rand::GetRandomFlags::empty())
-            .map_err(super::failure::engine("make the id of the store"))?;
+        getrandom::fill(&mut id).map_err(super::failure::engine("make the id of the store"))?;
         Ok(Self {
             format: FORMAT,
             id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
