@@ -1,4 +1,4 @@
-//! `[pages]`: the name, the logo and the colours of the pages for people.
+//! `[pages]`: the name, the logo, the colours, the sentences and the links of the pages for people.
 
 use std::path::PathBuf;
 
@@ -10,6 +10,8 @@ use super::{ConfigError, ConfigSource};
 
 /// Maximum size of a logo, in bytes.
 const MAX_LOGO_BYTES: u64 = 256 * 1024;
+/// Maximum number of characters of a sentence on a page.
+const MAX_SENTENCE: usize = 300;
 /// Minimum contrast between a colour and the background (WCAG 2.2, 1.4.3).
 const MIN_CONTRAST: f64 = 4.5;
 /// Backgrounds of the light and the dark style sheet, on which texts have the colour.
@@ -34,10 +36,29 @@ settings_table! {
         /// `https:` address of the documentation, to which the home page links; `{version}` in it stands for
         /// the version of the server.
         documentation: Option<Spanned<String>> = None,
+        /// Address for people who need help, as `https:`, `mailto:` or `tel:`, to which every page links.
+        help: Option<Spanned<String>> = None,
+        /// Sentence on the home page that says what this server is for.
+        description: Option<Spanned<String>> = None,
+        /// Sentence on the sign-in page, such as who has an account here.
+        sign_in_text: Option<Spanned<String>> = None,
+        /// The sentences in German.
+        de: PagesTextsSection = PagesTextsSection::default(),
         /// `https:` address of the imprint, to which every page links.
         imprint: Option<Spanned<String>> = None,
         /// `https:` address of the privacy notice, to which every page links.
         privacy: Option<Spanned<String>> = None,
+    }
+}
+
+settings_table! {
+    /// Sentences of the pages in German, for browsers that prefer it. If one is missing, that of `[pages]` is
+    /// shown.
+    pub struct PagesTextsSection {
+        /// Sentence on the home page.
+        description: Option<Spanned<String>> = None,
+        /// Sentence on the sign-in page.
+        sign_in_text: Option<Spanned<String>> = None,
     }
 }
 
@@ -56,10 +77,30 @@ pub struct Brand {
     pub home: HomePage,
     /// Address of the documentation of this version.
     pub documentation: Option<String>,
+    /// Address for people who need help.
+    pub help: Option<String>,
+    /// Sentence on the home page.
+    pub description: BrandText,
+    /// Sentence on the sign-in page.
+    pub sign_in_text: BrandText,
     /// Address of the imprint.
     pub imprint: Option<String>,
     /// Address of the privacy notice.
     pub privacy: Option<String>,
+}
+
+/// A sentence in the languages of the pages.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BrandText {
+    text: Option<String>,
+    german: Option<String>,
+}
+
+impl BrandText {
+    /// The sentence for a language tag.
+    pub fn in_language(&self, tag: &str) -> Option<&str> {
+        self.german.as_deref().filter(|_| tag == "de").or(self.text.as_deref())
+    }
 }
 
 /// Answer to a request for the home page.
@@ -92,6 +133,9 @@ impl Default for Brand {
             security_contact: None,
             home: HomePage::default(),
             documentation: None,
+            help: None,
+            description: BrandText::default(),
+            sign_in_text: BrandText::default(),
             imprint: None,
             privacy: None,
         }
@@ -120,17 +164,18 @@ impl PagesSection {
             // Without this rule, the light colour would also be used in dark mode.
             colors.push_str("@media (prefers-color-scheme: dark) { :root { --leaf: #7fd1a1; } }\n");
         }
-        let security_contact = match self.security_contact {
-            None => None,
-            Some(contact) => {
-                let is_uri =
-                    ["mailto:", "https://", "tel:"].iter().any(|scheme| contact.as_ref().starts_with(scheme));
-                if !is_uri || contact.as_ref().chars().any(|c| c.is_control() || c == ' ') {
-                    let why = "write an address such as mailto:security@example.org (RFC 9116 section 2.5.3)";
-                    return Err(file.value_error(contact.span(), "security_contact", why));
-                }
-                Some(contact.into_inner())
-            }
+        let why = "write an address such as mailto:security@example.org (RFC 9116 section 2.5.3)";
+        let security_contact = check_contact(file, "security_contact", self.security_contact, why)?;
+        let why =
+            "write an address such as https://example.org/help, mailto:help@example.org or tel:+12025550100";
+        let help = check_contact(file, "help", self.help, why)?;
+        let description = BrandText {
+            text: check_sentence(file, "description", self.description)?,
+            german: check_sentence(file, "description", self.de.description)?,
+        };
+        let sign_in_text = BrandText {
+            text: check_sentence(file, "sign_in_text", self.sign_in_text)?,
+            german: check_sentence(file, "sign_in_text", self.de.sign_in_text)?,
         };
         let (span, home) = (self.home.span(), self.home.into_inner());
         let home = match home.as_str() {
@@ -158,8 +203,50 @@ impl PagesSection {
             https("documentation", self.documentation, "https://docs.example.org/{version}/")?;
         let imprint = https("imprint", self.imprint, "https://example.org/imprint")?;
         let privacy = https("privacy", self.privacy, "https://example.org/privacy")?;
-        Ok(Brand { name, logo, colors, security_contact, home, documentation, imprint, privacy })
+        Ok(Brand {
+            name,
+            logo,
+            colors,
+            security_contact,
+            home,
+            documentation,
+            help,
+            description,
+            sign_in_text,
+            imprint,
+            privacy,
+        })
     }
+}
+
+/// An address through which people are reached.
+fn check_contact(
+    file: &ConfigSource<'_>,
+    key: &'static str,
+    contact: Option<Spanned<String>>,
+    why: &str,
+) -> Result<Option<String>, ConfigError> {
+    let Some(contact) = contact else { return Ok(None) };
+    let is_uri = ["mailto:", "https://", "tel:"].iter().any(|scheme| contact.as_ref().starts_with(scheme));
+    if !is_uri || contact.as_ref().chars().any(|c| c.is_control() || c == ' ') {
+        return Err(file.value_error(contact.span(), key, why));
+    }
+    Ok(Some(contact.into_inner()))
+}
+
+fn check_sentence(
+    file: &ConfigSource<'_>,
+    key: &'static str,
+    sentence: Option<Spanned<String>>,
+) -> Result<Option<String>, ConfigError> {
+    let Some(sentence) = sentence else { return Ok(None) };
+    let text = sentence.as_ref().trim();
+    if text.is_empty() || text.chars().count() > MAX_SENTENCE || text.chars().any(char::is_control) {
+        let why =
+            format!("a sentence must have 1 to {MAX_SENTENCE} printable characters, without line breaks");
+        return Err(file.value_error(sentence.span(), key, why));
+    }
+    Ok(Some(text.to_owned()))
 }
 
 fn is_https(address: &str) -> bool {

@@ -279,7 +279,11 @@ async fn dispatch(context: RequestContext, body: RequestBody, routes: FoundRoute
             return plain(StatusCode::BAD_REQUEST, text);
         }
         Err(NotFound::Nothing) => {
-            let text = format!("no resource is served at {}", printable(&context.path));
+            let path = printable(&context.path);
+            let text = match dialect {
+                Dialect::Page => pages::texts::fill("There is no page at {}.", &[&path]),
+                _ => format!("no resource is served at {path}"),
+            };
             return plain(StatusCode::NOT_FOUND, &text);
         }
     };

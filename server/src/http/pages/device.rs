@@ -84,6 +84,7 @@ fn code_form(context: &RequestContext, status: StatusCode, code: &str, notice: O
     let described = if notice.is_some() { "notice hint" } else { "hint" };
     let content = html! {
         @if let Some(notice) = notice { p #notice .error role="alert" { (t(notice)) } }
+        p { (t("A device or a program without a browser shows a code. Enter it here, to use your account there.")) }
         form method="post" action="/device" {
             (csrf::hidden_field(&browser))
             label for="user_code" { (t("Code")) }

@@ -27,7 +27,7 @@ pub fn detailed_error(status: StatusCode, text: &str, details: &[(&str, &str)]) 
         p.error role="alert" { (first) (letters.as_str()) }
         @match way_back() {
             Some(application) => p { a.button href=(application.address) { (fill("Back to {}", &[&application.name])) } },
-            None => p { a href="/" { (t("To the start page")) } },
+            None => p { a.button.second href="/" { (t("To the start page")) } },
         }
         details {
             summary { (t("Details for developers")) }

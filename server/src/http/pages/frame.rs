@@ -45,7 +45,7 @@ pub fn frame(title: &str, content: &Markup, script: Option<&str>) -> Markup {
                     @for other in others {
                         a href=(format!("/language/{}", other.tag())) lang=(other.tag()) hreflang=(other.tag()) { (other.name()) }
                     }
-                    @for (address, name) in [(&brand.imprint, "Imprint"), (&brand.privacy, "Privacy")] {
+                    @for (address, name) in [(&brand.help, "Get help"), (&brand.imprint, "Imprint"), (&brand.privacy, "Privacy")] {
                         @if let Some(address) = address { " " a href=(address) { (t(name)) } }
                     }
                 }

@@ -27,14 +27,7 @@ pub async fn is_ready(context: &RequestContext) -> Result<Response, Problem> {
         let text = "the server is stopping\n";
         return Ok(reply::no_store(reply::body(StatusCode::SERVICE_UNAVAILABLE, TEXT, text)));
     }
-    let trouble = match context.app.store.get("health", context.now).await {
-        Err(error) => Some(describe_fault(&error)),
-        Ok(_) => match tokio::time::timeout(STORE_TIMEOUT, context.app.store.check_writable()).await {
-            Err(_) => Some("the store has not answered for 5 seconds".to_owned()),
-            Ok(Err(error)) => Some(describe_fault(&error)),
-            Ok(Ok(())) => context.app.logs.audit.fault().map(str::to_owned),
-        },
-    };
+    let trouble = find_trouble(context).await;
     let (status, text) = match trouble {
         None => {
             let certificate = context.app.certificate.get();
@@ -46,6 +39,18 @@ pub async fn is_ready(context: &RequestContext) -> Result<Response, Problem> {
         Some(trouble) => (StatusCode::SERVICE_UNAVAILABLE, trouble),
     };
     Ok(reply::no_store(reply::body(status, TEXT, format!("{text}\n"))))
+}
+
+/// The part of the server that fails, without writing anything.
+pub(super) async fn find_trouble(context: &RequestContext) -> Option<String> {
+    match context.app.store.get("health", context.now).await {
+        Err(error) => Some(describe_fault(&error)),
+        Ok(_) => match tokio::time::timeout(STORE_TIMEOUT, context.app.store.check_writable()).await {
+            Err(_) => Some("the store has not answered for 5 seconds".to_owned()),
+            Ok(Err(error)) => Some(describe_fault(&error)),
+            Ok(Ok(())) => context.app.logs.audit.fault().map(str::to_owned),
+        },
+    }
 }
 
 fn describe_fault(error: &StoreError) -> String {

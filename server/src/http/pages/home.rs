@@ -1,20 +1,28 @@
-//! GET {base}/: describes the server, with links, an example, the signed-in user and, for a demo, its users.
+//! GET {base}/: for people, the signed-in user, their ways and whether the server works; for developers, the
+//! metadata and an example; for a demo, its users.
 //! `[pages] home` can switch it off or redirect it.
 
 use std::path::PathBuf;
 
 use command_line::text::shell_word;
 use http::StatusCode;
+use identity::model::user::User;
 use maud::{Markup, html};
 
 use super::frame::page;
-use super::texts::{phrase, t};
+use super::health::find_trouble;
+use super::page_request::language;
+use super::texts::{fill, phrase, t};
 use crate::config::brand::HomePage;
 use crate::demo::guide::GUIDE_FILE;
 use crate::http::extract::RequestContext;
 use crate::http::pages::browser_session::signed_in;
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
+
+/// Purpose of the server, if the operator states none.
+const ABOUT: &str =
+    "A small server for health apps: OpenID Connect sign-in, FHIR R4 terminology, and Bulk FHIR export.";
 
 /// Shows the page.
 pub async fn show_home(context: &RequestContext) -> Result<Response, Problem> {
@@ -23,49 +31,85 @@ pub async fn show_home(context: &RequestContext) -> Result<Response, Problem> {
         HomePage::Off => return Err(Problem::page(StatusCode::NOT_FOUND, "This server has no home page.")),
         HomePage::Redirected(to) => return Ok(reply::redirect(StatusCode::FOUND, to)),
     }
-    let fhir = &context.app.address.fhir_base;
-    let signed_in = signed_in(context).await?;
-    let links = [
-        (t("Your account"), "/account", t("your sign-in methods, sessions and applications")),
-        (t("Device"), "/device", t("connect a device that shows a code")),
-        ("OpenID Connect", "/.well-known/openid-configuration", t("endpoints and what they can do")),
-        (t("Keys"), "/.well-known/jwks.json", t("to check our tokens")),
-        ("SMART", "/fhir/R4/.well-known/smart-configuration", t("the same for health apps")),
-        ("FHIR", "/fhir/R4/metadata", t("resources and operations")),
-        (t("Health"), "/health/ready", t("for load balancers")),
-    ];
+    let brand = &context.app.settings().brand;
+    let about = brand.description.in_language(language().tag()).unwrap_or_else(|| t(ABOUT));
     let content = html! {
-        p { (t("A small server for health apps: OpenID Connect sign-in, FHIR R4 terminology, and Bulk FHIR export.")) }
-        p {
-            @match &signed_in {
-                Some((_, user)) => {
-                    @let name = user.claims.name.as_deref().unwrap_or(&user.username);
-                    (phrase("You are signed in as {}.", &[html! { strong { (name) } }]))
-                }
-                None => { (t("You are not signed in.")) " " a href="/sign-in" { (t("Sign in")) } }
+        p { (about) }
+        div.columns {
+            div {
+                (for_people(context, signed_in(context).await?.as_ref().map(|(_, user)| user)))
+                (status(context).await)
+                (demo_users(context).await?)
+            }
+            section aria-labelledby="developers" {
+                h2 #developers { (t("For developers")) }
+                (for_developers(context))
             }
         }
-        table {
-            @for (name, address, text) in &links {
-                tr { th scope="row" { (name) } td { a href=(address) { code { (address) } } div.quiet { (text) } } }
+        p.quiet { "Trefoil " (env!("CARGO_PKG_VERSION")) }
+    };
+    let title = fill("Welcome to {}", &[&brand.name]);
+    Ok(reply::no_store(reply::html(StatusCode::OK, page(&title, &content))))
+}
+
+/// The ways of a person who uses an app of this server.
+fn for_people(context: &RequestContext, user: Option<&User>) -> Markup {
+    let brand = &context.app.settings().brand;
+    html! {
+        @match user {
+            Some(user) => {
+                @let name = user.claims.name.as_deref().unwrap_or(&user.username);
+                p { (phrase("You are signed in as {}.", &[html! { strong { (name) } }])) }
+                p { a.button href="/account" { (t("Your account")) } }
+            }
+            None => {
+                p { (t("You are not signed in.")) }
+                p { a.button href="/sign-in" { (t("Sign in")) } }
             }
         }
-        h2 { (t("Try it")) }
+        ul.links {
+            @if user.is_none() { li { a href="/account" { (t("Your account")) } } }
+            @if user.is_some_and(|user| user.administrator) {
+                li { a href="/console" { (t("Console of this server")) } }
+            }
+            li { a href="/device" { (t("Connect a device")) } }
+            @if let Some(address) = &brand.documentation { li { a href=(address) { (t("Documentation")) } } }
+        }
+    }
+}
+
+/// Whether the server works, in words for people. The cause is in the log, and at `/health/ready`.
+async fn status(context: &RequestContext) -> Markup {
+    match find_trouble(context).await {
+        None => html! { p.done { (t("This server is working.")) } },
+        Some(_) => html! {
+            p.error { (t("This server cannot store anything at the moment. Its operator finds the reason in the log.")) }
+        },
+    }
+}
+
+/// Addresses of the metadata, and commands.
+fn for_developers(context: &RequestContext) -> Markup {
+    let fhir = &context.app.address.fhir_base;
+    let links = [
+        ("OpenID Connect", "/.well-known/openid-configuration"),
+        ("SMART App Launch", "/fhir/R4/.well-known/smart-configuration"),
+        ("FHIR R4", "/fhir/R4/metadata"),
+        (t("Keys"), "/.well-known/jwks.json"),
+        (t("Health"), "/health/ready"),
+    ];
+    html! {
+        dl {
+            @for (name, address) in &links { dt { (name) } dd { a href=(address) { code { (address) } } } }
+        }
+        h3 { (t("Try it")) }
         (command("example", &format!("curl {}{fhir}/metadata", ca_option(context))))
         @if let Some(data) = development_ca(context) {
             p { (t("A browser warns about the certificate until the development CA of this server is trusted:")) }
             (command("trust", &format!("trefoil trust --data {}", shell_word(&data))))
         }
         (refused_requests(context))
-        (demo_users(context).await?)
-        p.quiet {
-            "Trefoil " (env!("CARGO_PKG_VERSION"))
-            @if let Some(address) = &context.app.settings().brand.documentation {
-                " · " a href=(address) { (t("Documentation")) }
-            }
-        }
-    };
-    Ok(reply::no_store(reply::html(StatusCode::OK, page(t("A server with three leaves"), &content))))
+    }
 }
 
 /// A command with a button that copies it.
@@ -104,7 +148,7 @@ fn refused_requests(context: &RequestContext) -> Markup {
     recent.retain(|refusal| !refusal.names_person);
     html! {
         @if is_shown && !recent.is_empty() {
-            h2 { (t("Refused requests")) }
+            h3 { (t("Refused requests")) }
             ul {
                 @for refusal in &recent {
                     li {

@@ -65,6 +65,7 @@ const TEXTS: &[(&str, &str)] = &[
     ("Back to {}", "Zurück zu {}"),
     ("To the start page", "Zur Startseite"),
     ("This server has no home page.", "Dieser Server hat keine Startseite."),
+    ("There is no page at {}.", "Unter {} gibt es keine Seite."),
     ("This server has no pages in this language.", "Dieser Server hat keine Seiten in dieser Sprache."),
     (
         "The application that sent you here is not registered with this server.",
@@ -192,6 +193,10 @@ const TEXTS: &[(&str, &str)] = &[
     ("use {}", "{} verwenden"),
     // Devices.
     ("Connect a device", "Gerät verbinden"),
+    (
+        "A device or a program without a browser shows a code. Enter it here, to use your account there.",
+        "Ein Gerät oder ein Programm ohne Browser zeigt einen Code. Geben Sie ihn hier ein, um dort Ihr Konto zu benutzen.",
+    ),
     ("Code", "Code"),
     ("Continue", "Weiter"),
     (
@@ -248,7 +253,7 @@ const TEXTS: &[(&str, &str)] = &[
     ("You can close this page.", "Sie können diese Seite schließen."),
     ("Back to the application", "Zurück zur Anwendung"),
     // Home.
-    ("A server with three leaves", "Ein Server mit drei Blättern"),
+    ("Welcome to {}", "Willkommen bei {}"),
     (
         "A small server for health apps: OpenID Connect sign-in, FHIR R4 terminology, and Bulk FHIR export.",
         "Ein kleiner Server für Gesundheits-Apps: Anmeldung mit OpenID Connect, FHIR-R4-Terminologie und Bulk-FHIR-Export.",
@@ -257,16 +262,14 @@ const TEXTS: &[(&str, &str)] = &[
     ("Documentation", "Dokumentation"),
     ("Your account", "Ihr Konto"),
     ("Console of this server", "Konsole dieses Servers"),
-    ("your sign-in methods, sessions and applications", "Ihre Anmeldearten, Sitzungen und Anwendungen"),
-    ("Device", "Gerät"),
-    ("connect a device that shows a code", "ein Gerät verbinden, das einen Code anzeigt"),
-    ("endpoints and what they can do", "Endpunkte und ihre Fähigkeiten"),
+    ("For developers", "Für Entwickler"),
+    ("This server is working.", "Dieser Server arbeitet."),
+    (
+        "This server cannot store anything at the moment. Its operator finds the reason in the log.",
+        "Dieser Server kann zurzeit nichts speichern. Sein Betreiber findet den Grund im Protokoll.",
+    ),
     ("Keys", "Schlüssel"),
-    ("to check our tokens", "zum Prüfen unserer Token"),
-    ("the same for health apps", "dasselbe für Gesundheits-Apps"),
-    ("resources and operations", "Ressourcen und Operationen"),
     ("Health", "Zustand"),
-    ("for load balancers", "für Lastverteiler"),
     ("Try it", "Ausprobieren"),
     ("Copy", "Kopieren"),
     ("Copied", "Kopiert"),
@@ -277,6 +280,7 @@ const TEXTS: &[(&str, &str)] = &[
     ("Demo users", "Demo-Benutzer"),
     ("Their passwords are in {}.", "Ihre Passwörter stehen in {}."),
     // Every page.
+    ("Get help", "Hilfe"),
     ("Imprint", "Impressum"),
     ("Privacy", "Datenschutz"),
     // The console.

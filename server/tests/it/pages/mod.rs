@@ -282,6 +282,33 @@ async fn the_home_page_is_replaced_or_switched_off() {
         let says = format!("{setting}: write an address");
         assert!(String::from_utf8_lossy(&refused.stderr).contains(&says), "{refused:?}");
     }
+    let texts = "help = \"mailto:help@example.org\"\ndescription = \"The records of a ward.\"\n\
+                 sign_in_text = \"Use the account of the ward.\"\nde = { sign_in_text = \"Mit dem Stationskonto.\" }\n";
+    std::fs::write(&settings, format!("[pages]\n{texts}")).unwrap();
+    assert!(server.trefoil(&["reload"]).status.success());
+    // A sentence that has no German form is shown as it is.
+    for (path, language, expected) in [
+        ("/", "en", "The records of a ward."),
+        ("/", "de", "The records of a ward."),
+        ("/sign-in", "en", "Use the account of the ward."),
+        ("/sign-in", "de", "Mit dem Stationskonto."),
+        ("/sign-in", "de", "<a href=\"mailto:help@example.org\">Hilfe</a>"),
+    ] {
+        let page =
+            server.client().get(format!("{}{path}", server.base())).header("accept-language", language);
+        let page = page.send().await.unwrap().text().await.unwrap();
+        assert!(page.contains(expected), "{page}");
+    }
+    for (refused, expected) in [
+        ("help = \"javascript:alert(1)\"", "help: write an address"),
+        ("description = \" \"", "description: a sentence must have 1 to 300 printable characters"),
+        ("de = { sign_in_text = \"one\\ntwo\" }", "sign_in_text: a sentence must have"),
+        ("de = { name = \"x\" }", "unknown field `name`"),
+    ] {
+        std::fs::write(&settings, format!("[pages]\n{refused}\n")).unwrap();
+        let output = server.trefoil(&["reload"]);
+        assert!(String::from_utf8_lossy(&output.stderr).contains(expected), "{output:?}");
+    }
     // Every page links to the imprint and the privacy notice, error pages too.
     let links = "imprint = \"https://example.org/imprint\"\nprivacy = \"https://example.org/privacy\"\n";
     std::fs::write(&settings, format!("[pages]\n{links}")).unwrap();

@@ -16,6 +16,7 @@ use super::completion::complete_sign_in;
 use super::destination::SignInDestination;
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::pages::frame::page_with_script;
+use crate::http::pages::page_request::language;
 use crate::http::pages::texts::{fill, phrase, t};
 use crate::http::pages::{cookie, csrf};
 use crate::http::problem::Problem;
@@ -58,6 +59,7 @@ async fn render_form(
         &html! {
             @if let Some(notice) = notice { p #notice .error role="alert" { (t(notice)) } }
             @if let Some(client) = &client { p.quiet { (phrase("to continue to {}", &[html! { strong { (client.name) } }])) } }
+            @if let Some(text) = settings.brand.sign_in_text.in_language(language().tag()) { p { (text) } }
             @if let Some((provider, account)) = &waiting {
                 p {
                     (phrase(
