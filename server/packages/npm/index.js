@@ -52,7 +52,8 @@ class Trefoil {
     const log = [];
     createInterface(server.stderr).on("line", (line) => log.push(line) > SHOWN && log.shift());
     // A server that is not stopped does not keep the tests from ending.
-    for (const part of [server, server.stdin, server.stdout, server.stderr]) part.unref();
+    this.parts = [server, server.stdin, server.stdout, server.stderr];
+    for (const part of this.parts) part.unref();
     return new Promise((resolve, reject) => {
       const fail = (why) => {
         server.kill("SIGKILL");
@@ -114,7 +115,8 @@ class Trefoil {
   // Stops the server. Nothing of it is left.
   async stop() {
     if (!this.process) throw new Error("only the process that started the server can stop it");
-    this.process.ref();
+    // Node waits for the end of the server and of its log.
+    for (const part of this.parts) part.ref();
     this.process.kill();
     await this.ended;
   }

@@ -67,6 +67,20 @@ fn helpers_run_servers_for_the_tests_of_apps() {
     }
 }
 
+/// Servers that start at the same time do not share ports, folders or resources.
+#[test]
+fn a_hundred_servers_run_side_by_side() {
+    if !have("node", "a hundred servers") {
+        return;
+    }
+    let helper = Path::new(env!("CARGO_MANIFEST_DIR")).join("packages/npm/index.js");
+    let mut command = Command::new("node");
+    command.arg(clients().join("parallel_servers.mjs")).arg(helper).args([TREFOIL, "100"]);
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("100 servers, all good"), "{output:?}");
+}
+
 #[test]
 fn authlib_completes_the_code_flow_and_client_credentials() {
     if have("python3", "Authlib") && installed("Authlib", &python_packages().join("authlib")) {

@@ -38,6 +38,7 @@ pub const PIPELINE_TESTS: [(&str, &[&str]); 9] = [
             "backups::a_server_moves",
             "bucket::",
             "ci_examples::a_server",
+            "clients::a_hundred_servers",
             "cluster::",
             "crash::",
             "damage::",
