@@ -306,7 +306,9 @@ fn print_report(report: &ImportReport, events: EventSink<'_>) {
         }
         events(CommandEvent::Line(format!("{kind:<28} {:>9}  {}", count.total(), parts.join(", "))));
     }
-    events(CommandEvent::Line(format!("{:<28} {:>9}  from {} files", "total", report.total(), report.files)));
+    let files = if report.files == 1 { "file" } else { "files" };
+    let total = format!("{:<28} {:>9}  from {} {files}", "total", report.total(), report.files);
+    events(CommandEvent::Line(total));
     if report.skipped_total > 0 {
         events(CommandEvent::Line(format!("skipped: {} files without resources", report.skipped_total)));
         for skipped in report.skipped.iter().take(MAX_NAMED) {

@@ -223,7 +223,7 @@ fn an_operator_export_is_the_same_for_a_stopped_and_a_running_server() {
     });
     let group = r#"{"resourceType":"Group","id":"g","member":[{"entity":{"reference":"Patient/p"}}]}"#;
     std::fs::write(&file, format!("{}{group}\n", text.concat())).unwrap();
-    check(&server.trefoil(&["import", file.to_str().unwrap()]), 0, "5  from 1 files");
+    check(&server.trefoil(&["import", file.to_str().unwrap()]), 0, "5  from 1 file");
     let data = server.data().to_owned();
     let out = |name: &str| data.join(name).to_str().unwrap().to_owned();
     let (stopped, running, of_group) = (out("stopped"), out("running"), out("of-group"));
