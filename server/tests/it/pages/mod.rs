@@ -2,14 +2,15 @@
 //! check).
 //!
 //! `TREFOIL_PICTURES=DIR` saves screenshots of each page with the sizes of a phone and a desktop, in light
-//! and dark mode. `TREFOIL_AXE=FILE` names `axe.min.js` of axe-core, whose rules are then checked, too.
+//! and dark mode. The rules of axe-core are checked, too, if `.ci/run` has installed it.
 
 use std::path::PathBuf;
 
 use serde_json::Value;
 
+use crate::clients::clients;
 use crate::driver::{Driver, have_browser};
-use crate::support::Server;
+use crate::support::{Server, installed};
 
 /// Script that returns the defects of the current page as sentences.
 const CHECKS: &str = include_str!("checks.js");
@@ -42,7 +43,8 @@ const TAB: char = '\u{e004}';
 
 async fn look(driver: &Driver, name: &str) {
     let pictures = std::env::var_os("TREFOIL_PICTURES").map(PathBuf::from);
-    let axe = std::env::var_os("TREFOIL_AXE").map(|file| std::fs::read_to_string(file).unwrap());
+    let axe = clients().join("node_modules/axe-core/axe.min.js");
+    let axe = installed("axe-core", &axe).then(|| std::fs::read_to_string(axe).unwrap());
     for (scheme, width, height) in [
         ("light", 320, 640),
         ("light", 360, 780),
