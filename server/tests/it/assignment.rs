@@ -41,6 +41,7 @@ async fn write_earlier_devices(folder: &Path) {
             unless_same: false,
             terms: Vec::new(),
             unless_indexed: None,
+            is_check: false,
         }
     };
     for patient in ["in", "out"] {

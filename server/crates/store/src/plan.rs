@@ -266,7 +266,16 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
         updated: Timestamp,
         text: &str,
     ) -> Result<WriteResult, StoreError> {
-        let VersionWrite { key, expect, body, mut compartments, unless_same, terms, unless_indexed } = write;
+        let VersionWrite {
+            key,
+            expect,
+            body,
+            mut compartments,
+            unless_same,
+            terms,
+            unless_indexed,
+            is_check,
+        } = write;
         check_key(&key.kind)?;
         check_key(&key.id)?;
         terms.iter().try_for_each(check_term)?;
@@ -285,6 +294,9 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
             ExpectVersion::Absent => live.is_none(),
             ExpectVersion::Version(wanted) => live.is_some_and(|version| version.version == wanted),
         };
+        if !holds && is_check {
+            return Err(StoreError::IndexChanged { key: key.to_string() });
+        }
         if !holds {
             return Err(StoreError::Conflict { key: key.to_string() });
         }
@@ -296,6 +308,7 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
         compartments.dedup();
         compartments.iter().try_for_each(|compartment| check_key(compartment))?;
         let same = match &body {
+            _ if is_check => true,
             None => live.is_none(),
             Some(draft) => {
                 if draft.version_at.max(draft.updated_at) > draft.bytes.len() {

@@ -145,7 +145,7 @@ pub struct ResourceDraft {
     pub updated_at: usize,
 }
 
-/// One write to a resource: a new version or a tombstone.
+/// One write to a resource: a new version, a tombstone, or a condition only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionWrite {
     /// Type and id of the resource.
@@ -167,9 +167,17 @@ pub struct VersionWrite {
     pub terms: Vec<IndexTerm>,
     /// Condition on the search index, besides `expect`.
     pub unless_indexed: Option<IndexCondition>,
+    /// If `true`, writes nothing ([`WriteEffect::Nothing`]), whatever the other members are. The commit fails
+    /// with [`StoreError::IndexChanged`] if `expect` does not hold.
+    pub is_check: bool,
 }
 
 impl VersionWrite {
+    /// The condition that a resource which a search has found still has this version. Writes nothing.
+    pub fn check(key: ResourceKey, version: u64) -> Self {
+        Self { expect: ExpectVersion::Version(version), is_check: true, ..Self::delete(key) }
+    }
+
     /// A write of a new version without condition.
     pub fn put(key: ResourceKey, draft: ResourceDraft, compartments: Vec<String>) -> Self {
         Self {
@@ -180,6 +188,7 @@ impl VersionWrite {
             unless_same: false,
             terms: Vec::new(),
             unless_indexed: None,
+            is_check: false,
         }
     }
 
@@ -193,6 +202,7 @@ impl VersionWrite {
             unless_same: false,
             terms: Vec::new(),
             unless_indexed: None,
+            is_check: false,
         }
     }
 

@@ -106,6 +106,50 @@ async fn a_transaction_is_carried_out_in_one_commit() {
     assert!(observation.ends_with(r#""subject":{"reference":"Patient/new-2"}}"#));
 }
 
+/// Of an entry whose `ifNoneMatch` has another meaning.
+const ONLY_ABSENT: &str =
+    "Bundle.entry[1]: ifNoneMatch is accepted as \"*\" with a PUT to a type and an id, without ifMatch";
+
+#[tokio::test]
+async fn a_put_that_must_create_is_refused_for_a_resource_that_exists() {
+    let resources = Resources::new(Store::memory());
+    let entries = [&*put("a", r#","ifNoneMatch":"*""#), &put("b", "")];
+    let lines =
+        described(&resources, &run(&resources, &bundle("transaction", &entries)).await.unwrap()).await;
+    assert_eq!(lines, ["created Basic/a 1", "created Basic/b 1"]);
+    let error = run(&resources, &bundle("transaction", &entries)).await.unwrap_err();
+    assert!(matches!(error, ResourceError::VersionConflict { .. }), "{error}");
+    resources.delete("Basic", "a", None, now()).await.unwrap();
+    let lines = described(&resources, &run(&resources, &bundle("batch", &entries)).await.unwrap()).await;
+    assert_eq!(lines, ["created Basic/a 3", "updated Basic/b 2"]);
+}
+
+#[tokio::test]
+async fn a_url_may_begin_with_a_slash() {
+    let entries = [
+        &*put("a", "").replace("Basic/a", "/Basic/a"),
+        &format!(r#"{{"resource":{{"resourceType":"Basic"}},{}}}"#, request("POST", "/Basic", "")),
+        &format!("{{{}}}", request("GET", "/Basic/z", "")),
+        &format!("{{{}}}", request("DELETE", "/Basic?_id=none", "")),
+    ];
+    for kind in ["transaction", "batch"] {
+        let resources = Resources::new(Store::memory());
+        run(&resources, &bundle("batch", &[&put("z", "")])).await.unwrap();
+        let done = run(&resources, &bundle(kind, &entries)).await.unwrap();
+        let lines = described(&resources, &done).await;
+        assert!(lines[0].contains("Basic/a") && lines[1].starts_with("created Basic/new"), "{lines:?}");
+        assert!(lines[2].starts_with("read Basic/z") && lines[3] == "was absent", "{lines:?}");
+    }
+    let others = [
+        format!("{{{}}}", request("GET", "/Basic?_id=a", "")),
+        format!("{{{}}}", request("GET", "/CodeSystem/$lookup?code=x", "")),
+    ];
+    let others: Vec<_> = others.iter().map(String::as_str).collect();
+    let resources = Resources::new(Store::memory());
+    let plan = resources.plan(bundle("batch", &others).as_bytes(), new_ids(), now()).unwrap();
+    assert_eq!((plan.searches[0].kind, &*plan.operations[0].path), ("Basic", "CodeSystem/$lookup"));
+}
+
 #[tokio::test]
 async fn a_failed_transaction_writes_nothing() {
     let resources = Resources::new(Store::memory());
@@ -137,8 +181,12 @@ async fn a_failed_transaction_writes_nothing() {
         ),
         (
             format!("{{{}}}", request("POST", "Basic", r#","ifMatch":"W/\"1\"""#)),
-            "Bundle.entry[1]: ifNoneMatch is not supported, nor ifMatch with a POST",
+            "Bundle.entry[1]: ifMatch is not accepted with a POST, because the resource is new",
         ),
+        (put("b", r#","ifNoneMatch":"W/\"1\"""#), ONLY_ABSENT),
+        (put("b", r#","ifNoneMatch":"*","ifMatch":"W/\"1\"""#), ONLY_ABSENT),
+        (format!("{{{}}}", request("GET", "Basic/b", r#","ifNoneMatch":"*""#)), ONLY_ABSENT),
+        (format!("{{{}}}", request("DELETE", "Basic/b", r#","ifNoneMatch":"*""#)), ONLY_ABSENT),
         (
             format!("{{{}}}", request("DELETE", "Basic/b?code=1", "")),
             "Bundle.entry[1]: its url is a resource type and a search",
@@ -391,6 +439,64 @@ async fn a_node_that_is_paused_during_a_conditional_create_creates_no_duplicate(
             let is_created = create(&fast).await;
             stop.release();
             assert_ne!(late.await, is_created, "{search}: stopped at request {stops}");
+            stops += 1;
+        }
+        assert!(stops >= 3, "the search and the write are several requests");
+    }
+}
+
+/// Another node deletes what a search of a transaction has found, before each request of the transaction to the
+/// store. A reference never refers to a resource that was deleted before the transaction.
+#[tokio::test]
+async fn what_a_search_of_a_transaction_has_found_exists_at_its_commit() {
+    let patient = r#"{"resourceType":"Patient","id":"p","identifier":[{"system":"urn:a","value":"1"}]}"#;
+    let observation = |subject: &str| {
+        let resource = format!(
+            r#"{{"resourceType":"Observation","id":"o","status":"final","code":{{"text":"x"}},"subject":{{"reference":"{subject}"}}}}"#
+        );
+        format!(r#"{{"resource":{resource},{}}}"#, request("PUT", "Observation/o", ""))
+    };
+    let found = conditional("POST", "1", "").replacen('{', r#"{"fullUrl":"urn:uuid:p","#, 1);
+    for entries in [&[&*found, &observation("urn:uuid:p")][..], &[&observation("Patient?identifier=urn:a|1")]]
+    {
+        let transaction = bundle("transaction", entries);
+        let mut stops = 0;
+        loop {
+            let (shared, link) = (SharedMemory::default(), Arc::<StoppingLink>::default());
+            let slow = Resources::new(Store::shared_memory(&shared, Arc::<StoppingLink>::clone(&link)));
+            let fast = Resources::new(Store::shared_memory(&shared, Arc::<StoppingLink>::default()));
+            fast.update("Patient", "p", patient.as_bytes(), None, now()).await.unwrap();
+            let stop = link.stop_at(StoreStep::Request, stops);
+            let mut late = pin!(run(&slow, &transaction));
+            let is_over = tokio::select! {
+                biased;
+                done = &mut late => {
+                    done.unwrap();
+                    true
+                }
+                () = stop.reached() => false,
+            };
+            if is_over {
+                break;
+            }
+            fast.delete("Patient", "p", None, now()).await.unwrap();
+            stop.release();
+            match late.await {
+                Ok(_) => {
+                    let seq = fast.store().last_seq().await.unwrap();
+                    let key = store::ResourceKey::new("Observation", "o");
+                    let stored = fast.store().read(&key, seq).await.unwrap().unwrap();
+                    let text = String::from_utf8(stored.body.unwrap().to_vec()).unwrap();
+                    let id = text.split("Patient/").nth(1).unwrap().split('"').next().unwrap();
+                    let subject = store::ResourceKey::new("Patient", id);
+                    let subject = fast.store().read(&subject, stored.seq).await.unwrap().unwrap();
+                    assert!(!subject.is_deleted(), "stopped at request {stops}: {text}");
+                }
+                Err(error) => {
+                    let is_refused = matches!(error, ResourceError::NoMatch { .. });
+                    assert!(entries.len() == 1 && is_refused, "stopped at request {stops}: {error}");
+                }
+            }
             stops += 1;
         }
         assert!(stops >= 3, "the search and the write are several requests");

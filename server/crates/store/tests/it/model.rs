@@ -49,6 +49,7 @@ struct Write {
     member_of: u8,
     expect: ExpectVersion,
     unless_same: bool,
+    is_check: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -66,15 +67,19 @@ fn write() -> impl Strategy<Value = Write> {
         1 => Just(ExpectVersion::Absent),
         2 => (1u64..4).prop_map(ExpectVersion::Version),
     ];
-    (0..KINDS.len(), 0..IDS.len(), proptest::option::weighted(0.75, 0..2u8), 0..4u8, expect, any::<bool>())
-        .prop_map(|(kind, id, text, member_of, expect, unless_same)| Write {
+    let text = proptest::option::weighted(0.75, 0..2u8);
+    let flags = (any::<bool>(), proptest::bool::weighted(0.1));
+    (0..KINDS.len(), 0..IDS.len(), text, 0..4u8, expect, flags).prop_map(
+        |(kind, id, text, member_of, expect, (unless_same, is_check))| Write {
             kind,
             id,
             text,
             member_of,
             expect,
             unless_same,
-        })
+            is_check,
+        },
+    )
 }
 
 fn ledger_step() -> impl Strategy<Value = LedgerStep> {
@@ -152,6 +157,7 @@ impl Model {
                 version.compartments == compartments && version.body.as_ref().map(last_byte) == text
             });
             effects.push(match (&text, live) {
+                _ if write.is_check => WriteEffect::Nothing,
                 (None, None) => WriteEffect::Nothing,
                 (Some(_), Some(_)) if write.unless_same && same => WriteEffect::Nothing,
                 (None, Some(_)) => WriteEffect::Deleted,
@@ -260,6 +266,7 @@ async fn run(mut engine: StoreEngine, steps: Vec<Step>) {
                     unless_same: write.unless_same,
                     terms: write.text.iter().map(|text| term(KINDS[write.kind], &text.to_string())).collect(),
                     unless_indexed: None,
+                    is_check: write.is_check,
                 });
                 let answer = store.commit(writes.collect(), at(model.clock)).await;
                 assert_eq!(answer.is_ok(), expected.is_some(), "{answer:?}");

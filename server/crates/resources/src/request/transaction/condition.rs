@@ -2,7 +2,7 @@
 //! action that its result determines. A search finds what an earlier conditional entry of the same Bundle
 //! creates, but no other writes of the Bundle.
 
-use store::ExpectVersion;
+use store::{ExpectVersion, ResourceKey, VersionWrite};
 
 use super::entry_condition::EntryCondition;
 use super::planned_entry::check_once;
@@ -15,13 +15,15 @@ use crate::{EntryAction, ExpectedVersion, PlannedEntry, ResourceBodyError, Resou
 
 impl Resources {
     /// Runs the searches of the entries in one commit and determines the write of each entry. If a search
-    /// finds a resource, its id replaces the planned id, also in references of other entries.
+    /// finds a resource, its id replaces the planned id, also in references of other entries. Returns the
+    /// conditions that the found resources still exist, which the commit compares.
     pub(super) async fn resolve(
         &self,
         entries: &mut [PlannedEntry],
         references: &[ConditionalReference],
-    ) -> Result<(), ResourceError> {
+    ) -> Result<Vec<VersionWrite>, ResourceError> {
         let mut names = RenamedReferences::new();
+        let mut checks = Vec::new();
         let view = self.restricted_to(Restriction::None);
         for index in 0..entries.len() {
             let (earlier, rest) = entries.split_at_mut(index);
@@ -60,6 +62,12 @@ impl Resources {
                     return Err(ResourceBodyError::WrongId { expected: matches.id, found: own }.into());
                 }
                 names.insert(place, format!("{}/{}", entry.kind, matches.id));
+                if entry.action == EntryAction::Create {
+                    checks.push(VersionWrite::check(
+                        ResourceKey::new(entry.kind, &*matches.id),
+                        matches.version,
+                    ));
+                }
                 (entry.id, entry.expect) = (matches.id, ExpectVersion::Version(matches.version));
             } else {
                 entry.expect = ExpectVersion::Absent;
@@ -69,9 +77,9 @@ impl Resources {
                 entry.condition = Some(EntryCondition::LeftOut);
             }
         }
-        self.resolve_references(references, entries, &mut names).await?;
+        checks.extend(self.resolve_references(references, entries, &mut names).await?);
         if names.is_empty() {
-            return Ok(());
+            return Ok(checks);
         }
         check_once(&*entries)?;
         // The plan has validated the resource.
@@ -84,6 +92,6 @@ impl Resources {
                 entry.prepared = Some(prepared);
             }
         }
-        Ok(())
+        Ok(checks)
     }
 }

@@ -245,13 +245,13 @@ impl Resources {
         now: Timestamp,
     ) -> Result<Vec<Result<EntryResult, ResourceError>>, ResourceError> {
         if references.is_empty() && !entries.iter().any(PlannedEntry::is_conditional) {
-            return self.commit_once(entries, now).await;
+            return self.commit_once(entries, Vec::new(), now).await;
         }
         let mut searches = 0;
         loop {
             let mut resolved = entries.clone();
-            self.resolve(&mut resolved, references).await?;
-            let done = self.commit_once(resolved, now).await;
+            let checks = self.resolve(&mut resolved, references).await?;
+            let done = self.commit_once(resolved, checks, now).await;
             searches += 1;
             if !is_overtaken(&done) || searches == MAX_SEARCHES {
                 return done;
@@ -259,16 +259,19 @@ impl Resources {
         }
     }
 
-    /// Performs entries in one commit. After the commit, only reads can fail, and each failure affects only
-    /// its own entry.
+    /// Performs entries in one commit, if the conditions hold. After the commit, only reads can fail, and each
+    /// failure affects only its own entry.
     async fn commit_once(
         &self,
         mut entries: Vec<PlannedEntry>,
+        checks: Vec<VersionWrite>,
         now: Timestamp,
     ) -> Result<Vec<Result<EntryResult, ResourceError>>, ResourceError> {
-        let writes: Vec<VersionWrite> = entries.iter_mut().filter_map(PlannedEntry::write).collect();
+        // The conditions come first: they are about the state before the writes.
+        let checked = checks.len();
+        let writes = checks.into_iter().chain(entries.iter_mut().filter_map(PlannedEntry::write)).collect();
         let commit = self.store().commit(writes, now).await?;
-        let mut written = commit.written.into_iter();
+        let mut written = commit.written.into_iter().skip(checked);
         let mut done = Vec::with_capacity(entries.len());
         for entry in entries {
             let is_left_out = entry.is_left_out();
@@ -356,21 +359,29 @@ impl Target {
             "GET" => EntryAction::Read,
             _ => return wrong("its method must be DELETE, GET, POST or PUT"),
         };
+        // Many clients write the path of a URL, which begins with a slash.
+        let url = url.strip_prefix('/').unwrap_or(url);
         if operation::is_operation(url) {
             return wrong("operations are accepted only in a batch, by GET or POST");
         }
         // The search of a conditional entry is in the URL, except that of a conditional create.
         let (url, search) = match (url.split_once('?'), if_none_exist) {
-            (None, None) => (&**url, None),
-            (None, Some(search)) if action == EntryAction::Create => (&**url, Some(&**search)),
+            (None, None) => (url, None),
+            (None, Some(search)) if action == EntryAction::Create => (url, Some(&**search)),
             (Some((url, search)), None) if matches!(action, EntryAction::Update | EntryAction::Delete) => {
                 (url, Some(search))
             }
             (Some(_), None) => return wrong("searches are accepted only in a batch, by GET"),
             (_, Some(_)) => return wrong("ifNoneExist is accepted only with a POST to a resource type"),
         };
-        if if_none_match.is_some() || (action == EntryAction::Create && if_match.is_some()) {
-            return wrong("ifNoneMatch is not supported, nor ifMatch with a POST");
+        if action == EntryAction::Create && if_match.is_some() {
+            return wrong("ifMatch is not accepted with a POST, because the resource is new");
+        }
+        let must_be_absent = if_none_match.is_some();
+        if if_none_match.as_deref().is_some_and(|tag| tag.trim() != "*" || action != EntryAction::Update)
+            || (must_be_absent && (if_match.is_some() || search.is_some()))
+        {
+            return wrong("ifNoneMatch is accepted as \"*\" with a PUT to a type and an id, without ifMatch");
         }
         let if_match =
             if_match.as_deref().map(version_of_etag).transpose().map_err(ResourceBodyError::Entry)?;
@@ -389,6 +400,7 @@ impl Target {
         let own = condition.as_ref().and_then(EntryCondition::own_id).map(str::to_owned);
         let expect = match (action, if_match) {
             (EntryAction::Create, _) => ExpectVersion::Absent,
+            _ if must_be_absent => ExpectVersion::Absent,
             (_, Some(version)) => ExpectVersion::Version(version),
             (_, None) => ExpectVersion::Any,
         };

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use jiff::Timestamp;
+use store::{ResourceKey, VersionWrite};
 
 use super::planned_entry::PlannedEntry;
 use crate::body::references::conditional_texts;
@@ -63,13 +64,14 @@ impl ConditionalReference {
 
 impl Resources {
     /// Adds the resources that conditional references refer to. `entries` are those of the transaction, after
-    /// their own conditions were resolved.
+    /// their own conditions were resolved. Returns the conditions that the stored ones still exist.
     pub(super) async fn resolve_references(
         &self,
         references: &[ConditionalReference],
         entries: &[PlannedEntry],
         names: &mut RenamedReferences,
-    ) -> Result<(), ResourceError> {
+    ) -> Result<Vec<VersionWrite>, ResourceError> {
+        let mut checks = Vec::new();
         let written: HashSet<(&str, &str)> = entries
             .iter()
             .filter(|entry| entry.action != EntryAction::Read && !entry.is_left_out())
@@ -82,23 +84,29 @@ impl Resources {
                 let body = entry.prepared.as_ref().map(|prepared| &prepared.draft.bytes[..]);
                 entry.kind == kind && !entry.is_left_out() && body.is_some_and(|body| filter.is_met(body))
             };
-            let mut ids: Vec<String> = entries.iter().filter(matches).map(|entry| entry.id.clone()).collect();
+            let mut found: Vec<(String, Option<u64>)> =
+                entries.iter().filter(matches).map(|entry| (entry.id.clone(), None)).collect();
             let mut from: Option<String> = None;
-            while ids.len() < 2 {
+            while found.len() < 2 {
                 let page = view.search(kind, Some(filter), from.as_deref(), 2).await?;
-                let stored = page.resources.into_iter().map(|stored| stored.id);
-                ids.extend(stored.filter(|id| !written.contains(&(kind, id.as_str()))));
+                let stored = page.resources.into_iter();
+                let stored = stored.filter(|stored| !written.contains(&(kind, stored.id.as_str())));
+                found.extend(stored.map(|stored| (stored.id, Some(stored.version))));
                 from = page.next;
                 if from.is_none() {
                     break;
                 }
             }
-            match &ids[..] {
-                [only] => names.insert(text.clone(), format!("{kind}/{only}")),
+            match &found[..] {
+                [(only, version)] => {
+                    let key = ResourceKey::new(kind, &**only);
+                    checks.extend(version.map(|version| VersionWrite::check(key, version)));
+                    names.insert(text.clone(), format!("{kind}/{only}"))
+                }
                 [] => return Err(ResourceError::NoMatch { reference: text.clone() }),
                 _ => return Err(ResourceError::Several { kind: kind.to_owned() }),
             };
         }
-        Ok(())
+        Ok(checks)
     }
 }

@@ -31,6 +31,10 @@ pub fn check_element(value: &str) -> Result<(), String> {
         let top = kind.map_or_else(|| root.to_owned(), |kind| format!("{kind}.{root}"));
         return Err(format!("_elements accepts only top-level elements: use '{top}' instead of '{value}'"));
     }
+    // A member of JSON only, which every result has; fhirpy always requests it.
+    if name == "resourceType" {
+        return Ok(());
+    }
     let has = |kind: &str| elements(kind).iter().any(|root| root.has_member(name));
     let is_known = match kind {
         Some(kind) => has(kind),
@@ -223,9 +227,14 @@ mod tests {
 
     #[test]
     fn only_root_elements_are_accepted() {
-        for good in
-            ["id", "Patient.name", "birthDate", "Observation.value", "Observation.value[x]", "valueQuantity"]
-        {
+        for good in [
+            "id",
+            "resourceType",
+            "Patient.resourceType",
+            "Patient.name",
+            "Observation.value[x]",
+            "valueQuantity",
+        ] {
             assert_eq!(check_element(good), Ok(()), "{good}");
         }
         for (bad, why) in [
