@@ -3,7 +3,7 @@
 //! A Group is read in one pass over its bytes. The member ids are stored as one string with the end offset of
 //! each id. A million members take about 15 MB, a fifth of a list of strings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use fhir::Period;
@@ -42,6 +42,11 @@ pub enum Exclusion {
     ModifiedMember,
     /// The period of the membership begins later.
     LaterMember,
+    /// The member is a Group, and members of nested Groups are not exported.
+    NestedGroup,
+    /// The member is a Practitioner, a Device or another resource that is not a Patient, a Patient of another
+    /// server, or has no reference.
+    OtherMember,
 }
 
 impl Exclusion {
@@ -59,6 +64,10 @@ impl Exclusion {
                 "the membership has a modifierExtension, which this server does not support"
             }
             Self::LaterMember => "the membership begins later",
+            Self::NestedGroup => {
+                "members of nested Groups are exported only with [bulk] nested_groups = true"
+            }
+            Self::OtherMember => "the member is not a Patient of this server",
         }
     }
 }
@@ -259,6 +268,12 @@ impl<'a> MemberCollector<'a> {
         std::mem::take(&mut self.nested)
     }
 
+    /// Excludes the nested Groups found since the last call, each once.
+    pub fn exclude_nested(&mut self) {
+        let groups: BTreeSet<String> = self.take_nested().into_iter().collect();
+        groups.into_iter().for_each(|group| self.exclude(Exclusion::NestedGroup, format!("Group/{group}")));
+    }
+
     /// All collected members, sorted. `groups` are the Groups that were added.
     pub fn finish(mut self, groups: Vec<String>) -> CurrentMembers {
         self.members.sort();
@@ -275,10 +290,16 @@ impl<'a> MemberCollector<'a> {
             Some(id) if fhir::is_id(id) => Some(("Patient", id)),
             _ => local(reference, self.fhir_base),
         });
-        let Some((kind, id)) = target else { return Ok(()) };
-        if member.inactive || !matches!(kind, "Patient" | "Group") {
+        if member.inactive {
             return Ok(());
         }
+        let Some((kind, id)) = target.filter(|(kind, _)| matches!(*kind, "Patient" | "Group")) else {
+            self.exclude(
+                Exclusion::OtherMember,
+                reference.unwrap_or("a member without a reference").to_owned(),
+            );
+            return Ok(());
+        };
         let unreadable = |bound, text| format!("the period of {kind}/{id} has no readable {bound}: '{text}'");
         let period = member.period.as_ref();
         let begins = period.map_or(Ok(None), Period::begins_at).map_err(|text| unreadable("start", text))?;
@@ -421,6 +442,8 @@ mod tests {
             [
                 "Patient/never: not exported, because the membership has a modifierExtension, which this server does not support",
                 "Patient/later: not exported, because the membership begins later",
+                "https://elsewhere.example/fhir/R4/Patient/stranger, https://here.example/fhir/R40/Patient/stranger, \
+                 a member without a reference: not exported, because the member is not a Patient of this server",
             ]
         );
         assert_eq!(nested, ["other"]);

@@ -80,7 +80,14 @@ pub fn resource_outcome(error: &ResourceError) -> (StatusCode, OperationOutcome)
     let (status, code) = resource_status(error);
     let outcome = match error {
         ResourceError::Body(ResourceBodyError::Defects(defects)) => {
-            OperationOutcome::new(resource_issues(defects))
+            // Each of them is a reason for the refusal, also those that `validation = "warn"` accepts.
+            let mut issues = resource_issues(defects);
+            for issue in &mut issues {
+                if issue.severity == Severity::Warning {
+                    issue.severity = Severity::Error;
+                }
+            }
+            OperationOutcome::new(issues)
         }
         _ => OperationOutcome::error(code, error.to_string()),
     };
@@ -211,4 +218,25 @@ pub(super) fn file_error(error: &FileError) -> Response {
     };
     tracing::error!(%error, "file of an export");
     fhir_error(StatusCode::INTERNAL_SERVER_ERROR, IssueCode::Exception, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use fhir::validation::validate;
+
+    use super::*;
+
+    /// A refusal has at least one error, also if its only defect is one that other settings accept.
+    #[test]
+    fn defects_that_refuse_a_resource_are_errors() {
+        for body in [r#"{"resourceType":"Patient","name":[]}"#, r#"{"resourceType":"Patient","nick":1}"#] {
+            let defects = validate("Patient", body.as_bytes());
+            assert_eq!((defects.unreadable, defects.irregular), (0, 1), "{body}");
+            assert!(resource_issues(&defects).iter().all(|issue| issue.severity == Severity::Warning));
+            let error = ResourceError::Body(ResourceBodyError::Defects(defects));
+            let (status, outcome) = resource_outcome(&error);
+            assert_eq!(status, StatusCode::BAD_REQUEST);
+            assert!(outcome.issue.iter().all(|issue| issue.severity == Severity::Error), "{body}");
+        }
+    }
 }

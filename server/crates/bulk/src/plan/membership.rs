@@ -57,9 +57,11 @@ impl GroupReader {
                 None if next == 0 => return Err(GroupError::NoGroup(id.to_owned())),
                 None => {}
             }
-            let nested = gathering.take_nested();
-            for group in nested {
-                if self.nested_groups && !groups.contains(&group) {
+            if !self.nested_groups {
+                gathering.exclude_nested();
+            }
+            for group in gathering.take_nested() {
+                if !groups.contains(&group) {
                     groups.push(group);
                 }
             }

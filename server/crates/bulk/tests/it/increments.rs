@@ -549,6 +549,17 @@ async fn a_patient_who_leaves_a_group_is_named() {
     assert_eq!(exported(&[]).await, (None, vec![expected.to_owned()]));
     world.pass(Duration::from_secs(2));
     assert_eq!(exported(&[("_since", &since)]).await, (Some(["b".to_owned()].into()), vec![]));
+    // Members that are no Patients, and a Group whose members are not exported.
+    let mut others = group_of(["b"]);
+    for reference in ["Group/other", "Practitioner/p", "Device/d"] {
+        others["member"].as_array_mut().unwrap().push(json!({ "entity": { "reference": reference } }));
+    }
+    world.put("Group", "g", others).await;
+    let expected = [
+        "Group/other: not exported, because members of nested Groups are exported only with [bulk] nested_groups = true",
+        "Practitioner/p, Device/d: not exported, because the member is not a Patient of this server",
+    ];
+    assert_eq!(exported(&[]).await, (Some(["b".to_owned()].into()), expected.map(str::to_owned).to_vec()));
 }
 
 #[tokio::test]

@@ -72,17 +72,24 @@ pub(super) fn writes_of(
     if requests.iter().any(|request| matches!(request, Ok(EntryRequestKind::Conditional))) {
         return Ok((BundleWrites::Conditional, Vec::new()));
     }
-    let mut places = bundle::places(&bundle.entry, new_id)?;
-    for (place, request) in places.iter_mut().zip(&requests) {
-        if let (Some((_, id)), Ok(EntryRequestKind::Update(_, named))) = (place, request) {
+    let (mut places, mut unplaced) = (Vec::with_capacity(requests.len()), Vec::new());
+    for (entry, request) in bundle.entry.iter().zip(&requests) {
+        let (mut place, error) = match bundle::place(entry, new_id) {
+            Ok(place) => (place, None),
+            Err(error) => (None, Some(error)),
+        };
+        if let (Some((_, id)), Ok(EntryRequestKind::Update(_, named))) = (&mut place, request) {
             (*named).clone_into(id);
         }
+        places.push(place);
+        unplaced.push(error);
     }
     let names = bundle::names(&bundle.entry, &places);
     let (mut writes, mut faults) = (Vec::with_capacity(requests.len()), Vec::new());
     for (index, request) in requests.into_iter().enumerate() {
         let (entry, place) = (&bundle.entry[index], &places[index]);
-        let write = request.and_then(|request| match (request, place, entry.resource) {
+        let placed = unplaced[index].take().map_or(request, Err);
+        let write = placed.and_then(|request| match (request, place, entry.resource) {
             (EntryRequestKind::Delete(kind, id), ..) => {
                 Ok(Some(EntryWrite::Delete(VersionWrite::delete(ResourceKey::new(kind, id)))))
             }
@@ -99,10 +106,10 @@ pub(super) fn writes_of(
         });
         match write {
             Ok(write) => writes.extend(write),
-            // The entries of a batch are independent; a transaction fails as a whole (FHIR R4
-            // http.html#trules).
-            Err(fault) if bundle.kind == "batch" => faults.push(fault.in_entry(index)),
-            Err(fault) => return Err(fault.in_entry(index)),
+            // A transaction fails as a whole (FHIR R4 http.html#trules); the entries of other Bundles are
+            // independent.
+            Err(fault) if bundle.kind == "transaction" => return Err(fault.in_entry(index)),
+            Err(fault) => faults.push(fault.in_entry(index)),
         }
     }
     Ok((BundleWrites::Known(writes), faults))

@@ -75,20 +75,8 @@ pub(crate) fn parse(text: &[u8]) -> Result<ParsedBundle<'_>, ResourceBodyError> 
     serde_json::from_slice(text).map_err(|error| ResourceBodyError::BadBundle(error.to_string()))
 }
 
-/// Returns type and id of each entry with a resource. The id is that of the resource, else the id in
-/// `fullUrl`, else a new one. Entries without a resource have `None`.
-pub(crate) fn places(
-    entries: &[BundleEntry<'_>],
-    new_id: &mut impl FnMut() -> String,
-) -> Result<Vec<Option<(&'static str, String)>>, ResourceBodyError> {
-    entries
-        .iter()
-        .enumerate()
-        .map(|(index, entry)| place(entry, new_id).map_err(|error| error.in_entry(index)))
-        .collect()
-}
-
-/// Type and id of an entry (see [`places`]).
+/// Type and id of the resource of an entry, if it has one. The id is that of the resource, else the id in
+/// `fullUrl`, else a new one.
 pub(crate) fn place(
     entry: &BundleEntry<'_>,
     new_id: &mut impl FnMut() -> String,

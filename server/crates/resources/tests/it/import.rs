@@ -124,7 +124,7 @@ fn a_file_with_one_resource_is_imported() {
 }
 
 #[test]
-fn a_bundle_is_imported_completely_or_not_at_all() {
+fn a_transaction_is_imported_completely_or_not_at_all_and_other_bundles_by_entry() {
     let bundle = |kind: &str, entries: &str| {
         format!("{{\"resourceType\":\"Bundle\",\n\"type\":\"{kind}\",\n\"entry\":[{entries}]}}")
     };
@@ -133,14 +133,27 @@ fn a_bundle_is_imported_completely_or_not_at_all() {
         let entries = format!("{},{}", entry("a"), entry("b"));
         check("x.json", bundle(kind, &entries), &["Basic/a", "Basic/b"], &[]);
     }
-    check(
-        "x.json",
-        bundle("collection", &format!("{},{}", entry("a"), entry("b b"))),
-        &[],
-        &[
+    let unreadable = r#"{"resource":{"resourceType":"Observation","id":"o","status":"final","code":{"text":"x"},"valueTime":"08:00:00+02:00"}}"#;
+    for (bad, expected) in [
+        (
+            entry("b b"),
             "x.json: Bundle.entry[1]: 'b b' is not an id: 1 to 64 letters, digits, '-' and '.', but not '.' or '..'",
-        ],
-    );
+        ),
+        (
+            unreadable.to_owned(),
+            "x.json: Bundle.entry[1].resource.value: '08:00:00+02:00' is not a time of day such as 08:00:00",
+        ),
+        (
+            r#"{"resource":{"resourceType":"Pony"}}"#.to_owned(),
+            "x.json: Bundle.entry[1]: 'Pony' is not a resource type of FHIR R4",
+        ),
+    ] {
+        let entries = format!("{},{bad},{}", entry("a"), entry("c"));
+        for kind in ["batch", "collection", "searchset"] {
+            check("x.json", bundle(kind, &entries), &["Basic/a", "Basic/c"], &[expected]);
+        }
+        check("x.json", bundle("transaction", &entries), &[], &[expected]);
+    }
     check(
         "x.json",
         bundle("collection", "{\"resource\":{}}"),
