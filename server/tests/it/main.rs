@@ -33,6 +33,7 @@ mod golden;
 mod hospital;
 mod how_to_pages;
 mod imports;
+mod includes;
 mod installation;
 mod interface;
 mod kills;

@@ -7,6 +7,7 @@ mod bundle_writer;
 pub mod download;
 pub mod export;
 pub mod history;
+mod included;
 pub mod metadata;
 mod missing_scope;
 pub mod operation;

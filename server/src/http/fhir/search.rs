@@ -1,15 +1,19 @@
 //! Searches of one type, and the searches of conditional requests (FHIR R4, RESTful API and search).
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use fhir::{Issue, IssueCode, OperationOutcome, Severity};
 use http::StatusCode;
 use identity::model::scope::ScopePermissions;
 use identity::tokens::access_token::TokenAccess;
 use resources::filter::TypeFilter;
 use resources::{CompartmentView, ResourceError, ResourcePage, SearchLimit, StoredResource};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::access::permitted_view;
 use super::bundle_writer::BundleWriter;
+use super::included::{CONTINUED_MATCHES, IncludePosition, IncludeReader, IncludedPage};
 use super::missing_scope::{NeededAccess, missing_scope};
 use super::search_result::{SearchResultOptions, bad_parameter, is_result_parameter};
 use super::{access, check_accept, recording};
@@ -182,6 +186,10 @@ pub async fn search_with(
     let has_filter = page.rest.iter().any(|(name, _)| !is_result_parameter(name));
     let filter = if has_filter { Some(parse_filter(context, kind, &page.rest)?) } else { None };
     let from = page.from.as_deref().map(|cursor| verified_cursor(context, kind, cursor)).transpose()?;
+    let reader = IncludeReader { context, token: access, options: &options };
+    if let Some(rest) = from.as_deref().and_then(IncludeCursor::parse) {
+        return included_page(&reader, kind, query, &page, rest?).await;
+    }
     let view = permitted_view(context, access, kind, ScopePermissions::SEARCH).await?;
     let base = format!("{}/{kind}", context.app.address.fhir_base);
     let mut bundle = BundleWriter::new("searchset");
@@ -192,29 +200,40 @@ pub async fn search_with(
         recording::search(context, access, query, []);
         return Ok(bundle.answer(AnswerMemory::new(context, Some(access))));
     }
-    let mut memory = AnswerMemory::new(context, Some(access));
-    let limit = SearchLimit { count: page.count, bytes: AnswerMemory::page_bytes(context) };
-    let (mut matches, mut total) = match &options.sort[..] {
-        [] => {
-            let search = StepwiseSearch { view: &view, kind, filter: filter.as_ref(), limit };
-            (search.read(from.as_deref(), &mut memory).await?, None)
+    let mut count = page.count;
+    let (mut matches, mut total, mut included, memory) = loop {
+        let mut memory = AnswerMemory::new(context, Some(access));
+        let limit = SearchLimit { count, bytes: AnswerMemory::page_bytes(context) };
+        let (matches, total) = match &options.sort[..] {
+            [] => {
+                let search = StepwiseSearch { view: &view, kind, filter: filter.as_ref(), limit };
+                (search.read(from.as_deref(), &mut memory).await?, None)
+            }
+            keys => {
+                let read = || async {
+                    Ok::<_, Problem>(
+                        view.search_sorted(kind, filter.as_ref(), keys, from.as_deref(), limit).await?,
+                    )
+                };
+                let sorted = memory.hold_for_bundle(read, |(page, _)| bytes_of(&page.resources)).await?;
+                (sorted.0, Some(sorted.1))
+            }
+        };
+        let included = reader.read(&matches.resources, None, &mut memory).await?;
+        if included.next.is_none() || matches.resources.len() <= CONTINUED_MATCHES {
+            break (matches, total, included, memory);
         }
-        keys => {
-            let read = || async {
-                Ok::<_, Problem>(
-                    view.search_sorted(kind, filter.as_ref(), keys, from.as_deref(), limit).await?,
-                )
-            };
-            let sorted = memory.hold_for_bundle(read, |(page, _)| bytes_of(&page.resources)).await?;
-            (sorted.0, Some(sorted.1))
-        }
+        count = CONTINUED_MATCHES;
     };
     if options.has_total && total.is_none() {
         total = Some(view.count(kind, filter.as_ref()).await?);
     }
     let is_only_page = page.from.is_none() && matches.next.is_none();
-    let included = options.included(context, access, &matches.resources, &mut memory).await?;
-    recording::search(context, access, query, matches.resources.iter().chain(&included));
+    recording::search(context, access, query, matches.resources.iter().chain(&included.resources));
+    if let Some(position) = included.next.take() {
+        let ids = matches.resources.iter().map(|resource| resource.id.clone()).collect();
+        matches.next = Some(IncludeCursor { ids, position, next: matches.next }.text());
+    }
     // A cursor contains ids of the store, and must not be made up by clients.
     matches.next = matches.next.map(|cursor| signed_cursor(context, kind, &cursor));
     if let Some(total) = total.or(is_only_page.then_some(matches.resources.len())) {
@@ -233,10 +252,84 @@ pub async fn search_with(
     if !ignored.is_empty() {
         bundle.outcome(&OperationOutcome::new(ignored));
     }
-    for resource in included {
+    add_included(context, &mut bundle, included);
+    Ok(bundle.answer(memory))
+}
+
+fn add_included(context: &RequestContext, bundle: &mut BundleWriter, included: IncludedPage) {
+    for resource in included.resources {
         let address = format!("{}/{}/{}", context.app.address.fhir_base, resource.kind, resource.id);
         bundle.entry(&address, Some(resource.bytes), "search", &json!({ "mode": "include" }));
     }
+}
+
+/// Cursor of a page that has only resources which are included for the matches of an earlier page.
+#[derive(Serialize, Deserialize)]
+struct IncludeCursor {
+    /// Ids of the matches.
+    ids: Vec<String>,
+    position: IncludePosition,
+    /// Cursor of the page with the next matches.
+    next: Option<String>,
+}
+
+impl IncludeCursor {
+    /// Beginning of such cursors.
+    const PREFIX: &str = "include.";
+
+    fn text(&self) -> String {
+        let json = serde_json::to_vec(self).expect("a cursor has texts and numbers only");
+        format!("{}{}", Self::PREFIX, URL_SAFE_NO_PAD.encode(json))
+    }
+
+    /// `None` for a cursor of matches.
+    fn parse(text: &str) -> Option<Result<Self, ResourceError>> {
+        let encoded = text.strip_prefix(Self::PREFIX)?;
+        let json = URL_SAFE_NO_PAD.decode(encoded).ok();
+        Some(json.and_then(|json| serde_json::from_slice(&json).ok()).ok_or(ResourceError::Page))
+    }
+}
+
+/// A page of further resources that are included for the matches of an earlier page.
+async fn included_page(
+    reader: &IncludeReader<'_>,
+    kind: &'static str,
+    query: &str,
+    page: &SearchPage,
+    cursor: IncludeCursor,
+) -> Result<Response, Problem> {
+    let IncludeReader { context, token, .. } = *reader;
+    let IncludeCursor { ids, position, next } = cursor;
+    let mut memory = AnswerMemory::new(context, Some(token));
+    let view = permitted_view(context, token, kind, ScopePermissions::SEARCH).await?;
+    let mut matches = Vec::with_capacity(ids.len());
+    for id in &ids {
+        let read = || async {
+            match view.read(kind, id).await {
+                Ok(resource) => Ok(Some(resource)),
+                Err(ResourceError::Store(error)) => Err(Problem::from(error)),
+                // Nothing more is included for a match that was deleted meanwhile.
+                Err(_) => Ok(None),
+            }
+        };
+        let size = |resource: &Option<StoredResource>| resource.as_ref().map_or(0, |it| it.bytes.len());
+        matches.extend(memory.hold_for_bundle(read, size).await?);
+    }
+    let included = reader.read(&matches, Some(position), &mut memory).await?;
+    recording::search(context, token, query, &included.resources);
+    let next = match included.next.clone() {
+        Some(position) => Some(IncludeCursor { ids, position, next }.text()),
+        None => next,
+    };
+    let base = format!("{}/{kind}", context.app.address.fhir_base);
+    let mut bundle = BundleWriter::new("searchset");
+    let mut links = vec![json!({ "relation": "self", "url": page.address(&base, page.from.as_deref()) })];
+    links.extend(next.map(|cursor| {
+        let cursor = signed_cursor(context, kind, &cursor);
+        json!({ "relation": "next", "url": page.address(&base, Some(&cursor)) })
+    }));
+    bundle.member("link", &links);
+    add_included(context, &mut bundle, included);
     Ok(bundle.answer(memory))
 }
 

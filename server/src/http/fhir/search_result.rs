@@ -1,27 +1,15 @@
 //! Parameters that affect the results of a search (FHIR R4, search): `_summary`, `_elements`, `_sort`,
 //! `_include`, `_revinclude` and `_total`.
 
-use std::collections::{BTreeSet, HashSet};
-
 use fhir::IssueCode;
 use http::StatusCode;
-use identity::model::scope::ScopePermissions;
-use identity::tokens::access_token::TokenAccess;
-use resources::filter::TypeFilter;
+use resources::StoredResource;
 use resources::result::elements::{ElementProjection, Summary, check_element};
 use resources::result::include::{Include, ReverseInclude};
 use resources::result::sort::SortKey;
-use resources::{CompartmentView, ResourceError, ResourcePage, SearchLimit, StoredResource};
 
-use super::access;
-use super::access::permitted_view;
-use crate::http::answer_memory::AnswerMemory;
-use crate::http::extract::RequestContext;
 use crate::http::problem::Problem;
 
-/// Maximum number of resources that `_include` and `_revinclude` add to a page. Together they have at most
-/// the size of a page.
-const MAX_INCLUDED: usize = 1_000;
 /// Maximum number of values of `_include`.
 const MAX_INCLUDES: usize = 20;
 
@@ -44,8 +32,10 @@ pub struct SearchResultOptions {
     pub has_total: bool,
     /// The order of matches. Empty for the order of the server.
     pub sort: Vec<SortKey>,
-    includes: Vec<Include>,
-    reverse_includes: Vec<ReverseInclude>,
+    /// The values of `_include`.
+    pub includes: Vec<Include>,
+    /// The values of `_revinclude`.
+    pub reverse_includes: Vec<ReverseInclude>,
 }
 
 impl SearchResultOptions {
@@ -115,116 +105,6 @@ impl SearchResultOptions {
         if let Ok(Some(projected)) = projection.apply(&resource.bytes) {
             resource.bytes = projected.into();
         }
-    }
-
-    /// The resources that matches refer to, as far as the token grants reading them.
-    pub async fn included(
-        &self,
-        context: &RequestContext,
-        token: &TokenAccess,
-        matches: &[StoredResource],
-        memory: &mut AnswerMemory,
-    ) -> Result<Vec<StoredResource>, Problem> {
-        let matched: HashSet<(&str, &str)> =
-            matches.iter().map(|resource| (resource.kind, resource.id.as_str())).collect();
-        let mut targets = BTreeSet::new();
-        for resource in matches {
-            for include in &self.includes {
-                let limit = MAX_INCLUDED + matches.len();
-                include.targets(&resource.bytes, &context.app.address.fhir_base, limit, &mut targets);
-            }
-        }
-        targets.retain(|(kind, id)| !matched.contains(&(*kind, id.as_str())));
-        let most_bytes = AnswerMemory::page_bytes(context);
-        let (mut included, mut bytes) = (Vec::new(), 0);
-        // The targets are sorted by type, and all of a type have the same view.
-        let mut view: Option<(&str, Option<CompartmentView<'_>>)> = None;
-        for (kind, id) in targets.into_iter().take(MAX_INCLUDED) {
-            if view.as_ref().is_none_or(|(matched, _)| *matched != kind) {
-                let is_granted = access::has_access(context, token, kind, ScopePermissions::GET);
-                view = Some((
-                    kind,
-                    match is_granted {
-                        true => Some(permitted_view(context, token, kind, ScopePermissions::GET).await?),
-                        false => None,
-                    },
-                ));
-            }
-            let Some((_, Some(view))) = &view else { continue };
-            let read = || async {
-                match view.read(kind, &id).await {
-                    Ok(resource) => Ok(Some(resource)),
-                    Err(ResourceError::Store(error)) => Err(Problem::from(error)),
-                    // A missing, deleted or invisible target is left out.
-                    Err(_) => Ok(None),
-                }
-            };
-            let size = |resource: &Option<StoredResource>| resource.as_ref().map_or(0, |it| it.bytes.len());
-            if let Some(resource) = memory.hold_for_bundle(read, size).await? {
-                bytes += resource.bytes.len();
-                included.push(resource);
-            }
-            if bytes >= most_bytes {
-                break;
-            }
-        }
-        self.add_referring(context, token, matches, memory, &mut included, bytes).await?;
-        Ok(included)
-    }
-
-    /// Adds the resources that refer to matches, as far as the token grants searching them. `bytes` is the
-    /// size of what is included already.
-    async fn add_referring(
-        &self,
-        context: &RequestContext,
-        token: &TokenAccess,
-        matches: &[StoredResource],
-        memory: &mut AnswerMemory,
-        included: &mut Vec<StoredResource>,
-        mut bytes: usize,
-    ) -> Result<(), Problem> {
-        let targets: Vec<_> = matches.iter().map(|resource| (resource.kind, resource.id.as_str())).collect();
-        let mut known: HashSet<(&str, String)> =
-            matches.iter().chain(&*included).map(|resource| (resource.kind, resource.id.clone())).collect();
-        let most_bytes = AnswerMemory::page_bytes(context);
-        for include in self.reverse_includes.iter().filter(|_| !targets.is_empty()) {
-            // A missing right leaves out the type: an error would reveal that something refers to the
-            // matches.
-            if !access::has_access(context, token, include.kind, ScopePermissions::SEARCH) {
-                continue;
-            }
-            let view = permitted_view(context, token, include.kind, ScopePermissions::SEARCH).await?;
-            for search in include.searches(&targets) {
-                let filter = TypeFilter::read(&search, &context.app.address.fhir_base, context.now)
-                    .map_err(|why| bad_parameter("_revinclude", &why))?;
-                let mut next: Option<String> = None;
-                loop {
-                    let (from, left) = (next.take(), MAX_INCLUDED.saturating_sub(included.len()));
-                    if left == 0 || bytes >= most_bytes {
-                        return Ok(());
-                    }
-                    let limit = SearchLimit { count: left, bytes: most_bytes - bytes };
-                    let read = || async {
-                        Ok::<_, Problem>(
-                            view.search(include.kind, Some(&filter), from.as_deref(), limit).await?,
-                        )
-                    };
-                    let size = |page: &ResourcePage| page.resources.iter().map(|it| it.bytes.len()).sum();
-                    let page = memory.hold_for_bundle(read, size).await?;
-                    for resource in page.resources {
-                        if known.insert((resource.kind, resource.id.clone())) {
-                            bytes += resource.bytes.len();
-                            included.push(resource);
-                        }
-                    }
-                    next = page.next;
-                    if next.is_none() {
-                        break;
-                    }
-                }
-            }
-        }
-        Ok(())
     }
 }
 

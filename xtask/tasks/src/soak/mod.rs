@@ -221,6 +221,9 @@ pub fn run(args: &SoakArgs) -> Result<()> {
             command.args(["--exact", &name]).env("TREFOIL_FUZZ_RUNS", args.runs.to_string());
             check(&mut command)
         };
+        if let Err(error) = &ended {
+            println!("{name}: {error:#}");
+        }
         let held = if ended.is_ok() { "held" } else { "FAILED" };
         println!("{name:<32} {held} after {} s", started.elapsed().as_secs());
         failed.extend(ended.is_err().then_some(name));
