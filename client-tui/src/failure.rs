@@ -39,6 +39,11 @@ pub enum CommandFailure {
     /// A value on the command line is invalid.
     #[error("{0}")]
     Usage(String),
+    /// The folder of a server has no address, because the server does not run.
+    #[error(
+        "no server runs with the folder {0}; start it, wait for the line 'ready', and repeat the command"
+    )]
+    NoServer(String),
     /// Some rows of a batch have no answer. They were printed.
     #[error("{failed} of {total} rows have no answer")]
     Batch { failed: u64, total: u64 },
@@ -65,6 +70,7 @@ impl CommandFailure {
             | Self::Api(ApiError::ReadOnly(_))
             | Self::Export(ExportError::Api(ApiError::Profile(_) | ApiError::ReadOnly(_))) => 2,
             Self::Api(error) | Self::Export(ExportError::Api(error)) if error.is_unreachable() => 3,
+            Self::NoServer(_) => 3,
             Self::NegativeResult => 4,
             Self::Signal(signal) => 128 + *signal as u8,
             Self::Output(error) if error.kind() == ErrorKind::BrokenPipe => 0,

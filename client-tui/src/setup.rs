@@ -73,7 +73,11 @@ fn from_data_folder(
     settings: &mut ProfileSettings,
     actions: &mut Vec<String>,
 ) -> Result<(), CommandFailure> {
-    let endpoint: EndpointFile = read_json(&data.join("endpoint.json"))?;
+    let addresses = data.join("endpoint.json");
+    if !addresses.exists() {
+        return Err(CommandFailure::NoServer(data.display().to_string()));
+    }
+    let endpoint: EndpointFile = read_json(&addresses)?;
     settings.base_url = Some(endpoint.base_url);
     settings.fhir_base = Some(endpoint.fhir_base);
     settings.ca = settings.ca.take().or(endpoint.ca);

@@ -17,3 +17,15 @@ pub(super) fn usage(error: &anyhow::Error) -> ExitCode {
     eprintln!("error: {error:#}");
     ExitCode::from(USAGE)
 }
+
+/// The exit code for a server that cannot be reached, with the reason and, for a certificate that is not
+/// trusted, the remedy.
+pub(super) fn unreachable(url: &str, error: &str) -> ExitCode {
+    eprintln!("error: {url} cannot be tested: {error}");
+    if error.contains("UnknownIssuer") {
+        eprintln!(
+            "name its certificate authority with --ca FILE; that of a Trefoil server is tls/ca.pem in its data folder"
+        );
+    }
+    ExitCode::from(UNREACHABLE)
+}

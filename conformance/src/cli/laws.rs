@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use jiff::Timestamp;
 
-use super::exit::{UNREACHABLE, broken, usage};
+use super::exit::{broken, unreachable, usage};
 use super::run::{connect, exit_code, listeners, read_profile, stated_address};
 use crate::environment::TestEnvironment;
 use crate::laws::{self, LAWS, Law};
@@ -80,8 +80,7 @@ pub fn laws_command(args: &LawArgs) -> ExitCode {
             match runtime.block_on(connect(&url, profile, args.house, timeout)) {
                 Ok(target) => TestEnvironment::of(target),
                 Err(error) => {
-                    eprintln!("error: {url} cannot be tested: {error:#}");
-                    return ExitCode::from(UNREACHABLE);
+                    return unreachable(&url, &format!("{error:#}"));
                 }
             }
         }

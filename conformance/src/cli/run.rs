@@ -13,7 +13,7 @@ use clap::Args;
 use jiff::Timestamp;
 
 use super::baseline::{Failures, read_baseline};
-use super::exit::{FAILED, INTERRUPTED, UNREACHABLE, broken, usage};
+use super::exit::{FAILED, INTERRUPTED, UNREACHABLE, broken, unreachable, usage};
 use super::interrupts::{interrupt, two_interrupts};
 use super::plan::{show_additions, show_plan};
 use crate::environment::server::OwnStore;
@@ -193,8 +193,7 @@ pub fn init_command(spec: &Specification, url: &str, ca: Option<&Path>) -> ExitC
         let mut target = match TestTarget::connect(url, profile, TargetKind::Other, TIMEOUT).await {
             Ok(target) => target,
             Err(error) => {
-                eprintln!("error: {url} cannot be tested: {error:#}");
-                return ExitCode::from(UNREACHABLE);
+                return unreachable(url, &format!("{error:#}"));
             }
         };
         let members = probe::probe(&target).await;
@@ -270,8 +269,7 @@ async fn run_on_target(
             match connect(url, profile, args.house, Duration::from_secs(args.timeout)).await {
                 Ok(target) => TestEnvironment::of(target),
                 Err(error) => {
-                    eprintln!("error: {url} cannot be tested: {error:#}");
-                    return ExitCode::from(UNREACHABLE);
+                    return unreachable(url, &format!("{error:#}"));
                 }
             }
         }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 
-use super::exit::{FAILED, UNREACHABLE, broken, usage};
+use super::exit::{FAILED, broken, unreachable, usage};
 use crate::tx::{self, SuiteError};
 
 /// Arguments of `tx`.
@@ -68,8 +68,7 @@ pub fn tx_command(args: TxArgs) -> ExitCode {
         Ok(report) => report,
         Err(SuiteError::Unreadable(error)) => return usage(&error),
         Err(SuiteError::Server(error)) => {
-            eprintln!("error: {} cannot be tested: {error:#}", options.target);
-            return ExitCode::from(UNREACHABLE);
+            return unreachable(&options.target, &format!("{error:#}"));
         }
     };
     println!("{report}");

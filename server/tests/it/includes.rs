@@ -1,5 +1,5 @@
-//! `_include` and `_revinclude` of more resources than a page has: nothing is left out, whatever the numbers of
-//! matches and of what is included for them.
+//! `_include` and `_revinclude` of more resources than a page has: nothing is left out, whatever the numbers
+//! of matches and of what is included for them.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -1,8 +1,8 @@
 //! The resources that `_include` and `_revinclude` add to a page of a search (FHIR R4, search).
 //!
-//! A page has at most [`MAX_INCLUDED`] of them, and the size of a page. If they are more, they continue on the
-//! next pages, at an [`IncludePosition`]. A page that is continued has at most [`CONTINUED_MATCHES`] matches,
-//! because the cursor has their ids.
+//! A page has at most [`MAX_INCLUDED`] of them, and the size of a page. If they are more, they continue on
+//! the next pages, at an [`IncludePosition`]. A page that is continued has at most [`CONTINUED_MATCHES`]
+//! matches, because the cursor has their ids.
 
 use std::collections::{BTreeSet, HashSet};
 

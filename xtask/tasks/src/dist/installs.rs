@@ -9,6 +9,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 
 use super::files::copy_tree;
+use super::platform::Platform;
 use super::release::PROGRAMS;
 use xtask::workspace::{check_silently, root, target_dir};
 
@@ -68,7 +69,11 @@ fn npm(folder: &Path) -> Result<Option<&'static str>> {
         return Ok(Some("npm is not here"));
     }
     check_silently(&mut command(&["ci"]))?;
-    let packages = files_of_dist("trefoil-server", "tgz")?;
+    // npm refuses to install the programs of another platform.
+    let version = env!("CARGO_PKG_VERSION");
+    let names = ["".to_owned(), format!("-linux-{}", Platform::of_this_machine()?.node)];
+    let dist = target_dir().join("dist");
+    let packages = names.map(|name| dist.join(format!("trefoil-server{name}-{version}.tgz")));
     check_silently(command(&["install", "--no-save", "--offline"]).args(packages))?;
     check_silently(Command::new("npx").args(["trefoil", "--version"]).current_dir(folder))?;
     for script in ["types", "vitest", "jest"] {
@@ -89,8 +94,9 @@ fn pip(folder: &Path) -> Result<Option<&'static str>> {
         command.args(words).current_dir(folder);
         command
     };
-    let mut install = command("pip", &["install", "--quiet", "--requirement", "pytest/requirements.txt"]);
-    check_silently(install.args(files_of_dist("trefoil_server", "whl")?))?;
+    check_silently(&mut command("pip", &["install", "--quiet", "--requirement", "pytest/requirements.txt"]))?;
+    let mut install = command("pip", &["install", "--quiet", "--no-index", "--pre", "trefoil-server"]);
+    check_silently(install.arg("--find-links").arg(target_dir().join("dist")))?;
     for program in PROGRAMS {
         check_silently(&mut command(program, &["--version"]))?;
     }
@@ -122,20 +128,6 @@ fn junit(folder: &Path) -> Result<Option<&'static str>> {
     test.args(["org.junit.platform.console.ConsoleLauncher", "--fail-if-no-tests", "--scan-classpath"]);
     check_silently(test.arg(&classes))?;
     Ok(None)
-}
-
-/// The files of the release with this beginning and ending.
-fn files_of_dist(prefix: &str, ending: &str) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(target_dir().join("dist"))? {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if name.starts_with(prefix) && path.extension().is_some_and(|other| other == ending) {
-            files.push(path);
-        }
-    }
-    ensure!(!files.is_empty(), "target/dist has no {prefix}*.{ending}");
-    Ok(files)
 }
 
 fn on_path(program: &str) -> Option<PathBuf> {

@@ -445,8 +445,8 @@ async fn a_node_that_is_paused_during_a_conditional_create_creates_no_duplicate(
     }
 }
 
-/// Another node deletes what a search of a transaction has found, before each request of the transaction to the
-/// store. A reference never refers to a resource that was deleted before the transaction.
+/// Another node deletes what a search of a transaction has found, before each request of the transaction to
+/// the store. A reference never refers to a resource that was deleted before the transaction.
 #[tokio::test]
 async fn what_a_search_of_a_transaction_has_found_exists_at_its_commit() {
     let patient = r#"{"resourceType":"Patient","id":"p","identifier":[{"system":"urn:a","value":"1"}]}"#;

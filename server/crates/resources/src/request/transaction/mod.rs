@@ -259,8 +259,8 @@ impl Resources {
         }
     }
 
-    /// Performs entries in one commit, if the conditions hold. After the commit, only reads can fail, and each
-    /// failure affects only its own entry.
+    /// Performs entries in one commit, if the conditions hold. After the commit, only reads can fail, and
+    /// each failure affects only its own entry.
     async fn commit_once(
         &self,
         mut entries: Vec<PlannedEntry>,
