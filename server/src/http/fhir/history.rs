@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use identity::model::scope::ScopePermissions;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use store::{PageLimit, Seq, Version, Versions as _};
 
@@ -34,6 +34,18 @@ impl HistoryPage {
         };
         let limit = PageLimit { count: page.count.max(1), ..PageLimit::default() };
         Ok(Self { page, before, limit })
+    }
+
+    /// The value of `_since`, the only parameter of a history besides those of the page.
+    fn since(&self) -> Result<Option<Timestamp>, Problem> {
+        let mut since = None;
+        for (name, value) in &self.page.rest {
+            if name != "_since" {
+                return Err(bad_parameter(name, "not supported; a history takes _count and _since"));
+            }
+            since = Some(fhir::instant::parse(value).map_err(|why| bad_parameter(name, &why))?);
+        }
+        Ok(since)
     }
 
     /// The Bundle with the versions of this page. `path` is that of the history, and `next` the start of the
@@ -79,13 +91,17 @@ pub async fn instance_history(
 ) -> Result<Response, Problem> {
     let access = check_addressed(context, kind, &id, ScopePermissions::GET).await?;
     let page = HistoryPage::read(context)?;
-    if let Some((name, _)) = page.page.rest.first() {
-        return Err(bad_parameter(name, "not supported; the history of a resource takes only _count"));
-    }
+    let since = page.since()?;
     let view = permitted_view(context, &access, kind, ScopePermissions::GET).await?;
     let mut memory = AnswerMemory::new(context, Some(&access));
     let read = || async { Ok::<_, Problem>(view.history(kind, &id, page.before, page.limit).await?) };
-    let (versions, next) = memory.hold_for_bundle(read, |(versions, _)| size_of(versions)).await?;
+    let (mut versions, mut next) = memory.hold_for_bundle(read, |(versions, _)| size_of(versions)).await?;
+    if let Some(since) = since
+        && let Some(earlier) = versions.iter().position(|version| version.updated < since)
+    {
+        versions.truncate(earlier);
+        next = None;
+    }
     let resource = format!("{kind}/{id}");
     recording::history(context, &access, Some(&resource), &versions);
     Ok(page.answer(context, &format!("{resource}/_history"), memory, versions, next))
@@ -100,15 +116,11 @@ pub async fn type_history(
     check_accept(context, &[])?;
     let page = HistoryPage::read(context)?;
     let store = context.app.resources.store();
-    let mut after = Seq::ZERO;
-    for (name, value) in &page.page.rest {
-        if name != "_since" {
-            return Err(bad_parameter(name, "not supported; the history of a type takes _count and _since"));
-        }
-        let since = fhir::instant::parse(value).map_err(|why| bad_parameter(name, &why))?;
+    let after = match page.since()? {
         // Versions of this instant are included, and the store has milliseconds.
-        after = store.seq_at(since - SignedDuration::from_millis(1)).await?;
-    }
+        Some(since) => store.seq_at(since - SignedDuration::from_millis(1)).await?,
+        None => Seq::ZERO,
+    };
     let view = permitted_view(context, &access, kind, ScopePermissions::SEARCH).await?;
     let mut memory = AnswerMemory::new(context, Some(&access));
     let read = || async { Ok::<_, Problem>(view.type_history(kind, page.before, after, page.limit).await?) };
