@@ -262,6 +262,7 @@ static FHIR: &[Route] = routes! {
     GET    "fhir/R4/bulk/{job}/{file}" Cors => fhir::download::download_file(job, file);
     POST   "fhir/R4" Cors => fhir::bundle::execute_bundle(body);
     POST   "fhir/R4/" Cors => fhir::bundle::execute_bundle(body);
+    GET    "fhir/R4/_history" Cors => fhir::history::system_history();
     GET    "fhir/R4/{kind}" Cors => fhir::search::search_by_get(kind);
     POST   "fhir/R4/{kind}" Cors => fhir::resource::create_resource(kind, body);
     PUT    "fhir/R4/{kind}" Cors => fhir::resource::conditional_update(kind, body);

@@ -69,10 +69,7 @@ fn the_page_of_the_project() {
     follow(&Page {
         path: "README.md",
         before: &[(2, "stop\ntrefoil serve --demo --data target/demo")],
-        instead: vec![
-            ("target/quick/trefoil-tui", "trefoil-tui".to_owned()),
-            ("trefoil new-app shop", "trefoil new-app shop --kind backend --language bash --yes".to_owned()),
-        ],
+        instead: vec![("target/quick/trefoil-tui", "trefoil-tui".to_owned())],
         ..Page::default()
     });
 }

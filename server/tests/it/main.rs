@@ -30,6 +30,7 @@ mod erasure;
 mod exports;
 mod full_disk;
 mod golden;
+mod histories;
 mod hospital;
 mod how_to_pages;
 mod imports;

@@ -504,7 +504,11 @@ impl Versions for MemoryEngine {
         Ok(changes.take(limit).map(|(_, change)| change.clone()).collect())
     }
 
-    async fn changes_before(&self, kind: &str, range: ChangesBefore) -> Result<ChangePage, StoreError> {
+    async fn changes_before(
+        &self,
+        kind: Option<&str>,
+        range: ChangesBefore,
+    ) -> Result<ChangePage, StoreError> {
         let state = self.read_state();
         let bounds = (Bound::Excluded(range.after), Bound::Excluded(range.before));
         if range.after >= range.before {

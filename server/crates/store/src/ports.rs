@@ -170,10 +170,10 @@ pub trait Versions: Clone + Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<Vec<ChangeRecord>, StoreError>> + Send;
 
-    /// The changes of one type in a range, newest first.
+    /// The changes of one type, or of all types, in a range, newest first.
     fn changes_before(
         &self,
-        kind: &str,
+        kind: Option<&str>,
         range: ChangesBefore,
     ) -> impl Future<Output = Result<ChangePage, StoreError>> + Send;
 

@@ -298,7 +298,11 @@ impl Versions for SharedMemoryNode {
         self.ask(self.shared.data.changes_of(kinds, after, limit)).await
     }
 
-    async fn changes_before(&self, kind: &str, range: ChangesBefore) -> Result<ChangePage, StoreError> {
+    async fn changes_before(
+        &self,
+        kind: Option<&str>,
+        range: ChangesBefore,
+    ) -> Result<ChangePage, StoreError> {
         self.ask(self.shared.data.changes_before(kind, range)).await
     }
 

@@ -365,7 +365,11 @@ impl Versions for Store {
         each!(self, engine => engine.changes_of(kinds, after, limit).await)
     }
 
-    async fn changes_before(&self, kind: &str, range: ChangesBefore) -> Result<ChangePage, StoreError> {
+    async fn changes_before(
+        &self,
+        kind: Option<&str>,
+        range: ChangesBefore,
+    ) -> Result<ChangePage, StoreError> {
         each!(self, engine => engine.changes_before(kind, range).await)
     }
 

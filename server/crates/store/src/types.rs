@@ -465,9 +465,9 @@ pub struct ChangePage {
 }
 
 impl ChangePage {
-    /// Selects the changes of a type among all changes of the range, which are newest first.
+    /// Selects the changes of a type, or all, among the changes of the range, which are newest first.
     pub(crate) fn of_kind<E>(
-        kind: &str,
+        kind: Option<&str>,
         range: ChangesBefore,
         changes: impl Iterator<Item = Result<ChangeRecord, E>>,
     ) -> Result<Self, E> {
@@ -475,7 +475,7 @@ impl ChangePage {
         for (index, change) in changes.enumerate() {
             let change = change?;
             let seq = change.seq;
-            if change.key.kind == kind {
+            if kind.is_none_or(|kind| change.key.kind == kind) {
                 page.changes.push(change);
             }
             if page.changes.len() == range.count || index + 1 == range.examined {

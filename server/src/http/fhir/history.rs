@@ -1,13 +1,17 @@
-//! The history of a resource and that of a type (FHIR R4, RESTful API, history).
+//! The history of a resource, of a type, and of all types (FHIR R4, RESTful API, history).
+
+use std::collections::HashMap;
 
 use bytes::Bytes;
 use identity::model::scope::ScopePermissions;
+use identity::tokens::access_token::TokenAccess;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use store::{PageLimit, Seq, Version, Versions as _};
+use store::{ChangePage, ChangesBefore, PageLimit, Seq, Version, Versions as _, cpu_budget};
 
 use super::access::{self, check_addressed, permitted_view};
 use super::bundle_writer::BundleWriter;
+use super::missing_scope::{NeededAccess, missing_scope};
 use super::search::SearchPage;
 use super::search_result::bad_parameter;
 use super::{check_accept, recording};
@@ -46,6 +50,17 @@ impl HistoryPage {
             since = Some(fhir::instant::parse(value).map_err(|why| bad_parameter(name, &why))?);
         }
         Ok(since)
+    }
+
+    /// The sequence number after which the history begins.
+    async fn after(&self, context: &RequestContext) -> Result<Seq, Problem> {
+        Ok(match self.since()? {
+            // Versions of this instant are included, and the store has milliseconds.
+            Some(since) => {
+                context.app.resources.store().seq_at(since - SignedDuration::from_millis(1)).await?
+            }
+            None => Seq::ZERO,
+        })
     }
 
     /// The Bundle with the versions of this page. `path` is that of the history, and `next` the start of the
@@ -115,16 +130,64 @@ pub async fn type_history(
     let access = access::require_some(context, kind, ScopePermissions::SEARCH).await?;
     check_accept(context, &[])?;
     let page = HistoryPage::read(context)?;
-    let store = context.app.resources.store();
-    let after = match page.since()? {
-        // Versions of this instant are included, and the store has milliseconds.
-        Some(since) => store.seq_at(since - SignedDuration::from_millis(1)).await?,
-        None => Seq::ZERO,
-    };
+    let after = page.after(context).await?;
     let view = permitted_view(context, &access, kind, ScopePermissions::SEARCH).await?;
     let mut memory = AnswerMemory::new(context, Some(&access));
     let read = || async { Ok::<_, Problem>(view.type_history(kind, page.before, after, page.limit).await?) };
     let (versions, next) = memory.hold_for_bundle(read, |(versions, _)| size_of(versions)).await?;
     recording::history(context, &access, None, &versions);
     Ok(page.answer(context, &format!("{kind}/_history"), memory, versions, next))
+}
+
+/// Maximum number of changes that a page of the history of all types examines.
+const EXAMINED: usize = 20_000;
+
+/// GET {fhir_base}/_history: the versions of the types that the token may search.
+pub async fn system_history(context: &RequestContext) -> Result<Response, Problem> {
+    let access = access::authenticate(context).await?;
+    let may_search = |kind: &str| access::has_access(context, &access, kind, ScopePermissions::SEARCH);
+    if !fhir::RESOURCE_TYPES.iter().any(|kind| may_search(kind)) {
+        return Err(missing_scope(context, &access, "*", ScopePermissions::SEARCH, NeededAccess::Some).await);
+    }
+    check_accept(context, &[])?;
+    let page = HistoryPage::read(context)?;
+    let after = page.after(context).await?;
+    let mut memory = AnswerMemory::new(context, Some(&access));
+    let read = || read_system_page(context, &access, &page, after);
+    let (versions, next) = memory.hold_for_bundle(read, |(versions, _)| size_of(versions)).await?;
+    recording::history(context, &access, None, &versions);
+    Ok(page.answer(context, "_history", memory, versions, next))
+}
+
+/// A page of the history of all types, and the start of the next one. A page may contain fewer versions than
+/// requested, because others are not in the view of the token.
+async fn read_system_page(
+    context: &RequestContext,
+    access: &TokenAccess,
+    page: &HistoryPage,
+    after: Seq,
+) -> Result<(Vec<Version>, Option<Seq>), Problem> {
+    let range = ChangesBefore { before: page.before, after, count: page.limit.count, examined: EXAMINED };
+    let ChangePage { changes, next } = context.app.resources.store().changes_before(None, range).await?;
+    let mut views = HashMap::new();
+    let (mut seen, mut bytes) = (Vec::with_capacity(changes.len()), 0);
+    for change in changes {
+        cpu_budget::check().map_err(resources::ResourceError::from)?;
+        let kind = change.key.kind.as_str();
+        if !views.contains_key(kind) {
+            let view = match access::has_access(context, access, kind, ScopePermissions::SEARCH) {
+                true => Some(permitted_view(context, access, kind, ScopePermissions::SEARCH).await?),
+                false => None,
+            };
+            views.insert(kind.to_owned(), view);
+        }
+        let Some(Some(view)) = views.get(kind) else { continue };
+        let version = view.changed_version(&change).await?;
+        bytes += version.as_ref().and_then(|version| version.body.as_ref()).map_or(0, Bytes::len);
+        seen.extend(version);
+        if bytes >= page.limit.bytes {
+            return Ok((seen, Some(change.seq)));
+        }
+    }
+    Ok((seen, next))
 }

@@ -238,7 +238,7 @@ fn capability_statement(app: &App, date: &str) -> Bytes {
                 }] }],
                 "extension": [oauth_uris],
             },
-            "interaction": [{ "code": "transaction" }, { "code": "batch" }],
+            "interaction": [{ "code": "transaction" }, { "code": "batch" }, { "code": "history-system" }],
             "resource": resources,
             "searchParam": search_parameters("Resource"),
             "operation": operations(app, None),

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde::Deserialize;
 use store::{
-    ChangePage, ChangesBefore, ExpectVersion, PageLimit, ResourceKey, Seq, Version, Versions, cpu_budget,
+    ChangePage, ChangeRecord, ChangesBefore, ExpectVersion, PageLimit, ResourceKey, Seq, Version, Versions,
+    cpu_budget,
 };
 
 use crate::body::binary::security_context;
@@ -338,11 +339,11 @@ impl<'a> CompartmentView<'a> {
     ) -> Result<(Vec<Version>, Option<Seq>), ResourceError> {
         let store = self.resources.store();
         let range = ChangesBefore { before, after, count: limit.count, examined: EXAMINED };
-        let ChangePage { changes, next } = store.changes_before(kind, range).await?;
+        let ChangePage { changes, next } = store.changes_before(Some(kind), range).await?;
         let (mut seen, mut bytes) = (Vec::with_capacity(changes.len()), 0);
         for change in changes {
             cpu_budget::check()?;
-            let version = self.visible(store.read(&change.key, change.seq).await?).await?;
+            let version = self.changed_version(&change).await?;
             bytes += version.as_ref().and_then(|version| version.body.as_ref()).map_or(0, Bytes::len);
             seen.extend(version);
             if bytes >= limit.bytes {
@@ -350,6 +351,14 @@ impl<'a> CompartmentView<'a> {
             }
         }
         Ok((seen, next))
+    }
+
+    /// The version that a change has written, if it is in the view.
+    ///
+    /// # Errors
+    /// A store error.
+    pub async fn changed_version(&self, change: &ChangeRecord) -> Result<Option<Version>, ResourceError> {
+        self.visible(self.resources.store().read(&change.key, change.seq).await?).await
     }
 
     /// Creates a resource in the view (see [`Resources::create`]).

@@ -371,9 +371,13 @@ impl Versions for FileEngine {
         self.page(move |view| view.changes_of(kinds, after, limit)).await
     }
 
-    async fn changes_before(&self, kind: &str, range: ChangesBefore) -> Result<ChangePage, StoreError> {
-        let kind = kind.to_owned();
-        self.page(move |view| view.changes_before(&kind, range)).await
+    async fn changes_before(
+        &self,
+        kind: Option<&str>,
+        range: ChangesBefore,
+    ) -> Result<ChangePage, StoreError> {
+        let kind = kind.map(str::to_owned);
+        self.page(move |view| view.changes_before(kind.as_deref(), range)).await
     }
 
     async fn seq_at(&self, time: Timestamp) -> Result<Seq, StoreError> {

@@ -470,7 +470,7 @@ impl<'a> CommittedView<'a> {
         self.changes_after(after).filter(is_wanted).take(limit).collect()
     }
 
-    pub fn changes_before(&self, kind: &str, range: ChangesBefore) -> Result<ChangePage, StoreError> {
+    pub fn changes_before(&self, kind: Option<&str>, range: ChangesBefore) -> Result<ChangePage, StoreError> {
         if range.after >= range.before {
             return Ok(ChangePage::default());
         }

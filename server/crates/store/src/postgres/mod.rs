@@ -482,7 +482,11 @@ impl Versions for PostgresEngine {
         read::changes(&self.database, Some(kinds), after, limit).await
     }
 
-    async fn changes_before(&self, kind: &str, range: ChangesBefore) -> Result<ChangePage, StoreError> {
+    async fn changes_before(
+        &self,
+        kind: Option<&str>,
+        range: ChangesBefore,
+    ) -> Result<ChangePage, StoreError> {
         read::changes_before(&self.database, kind, range).await
     }
 

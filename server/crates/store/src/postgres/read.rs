@@ -207,19 +207,23 @@ pub(super) async fn changes(
 /// Returns the changes of a type in a range, newest first.
 pub(super) async fn changes_before(
     database: &Database,
-    kind: &str,
+    kind: Option<&str>,
     range: ChangesBefore,
 ) -> Result<ChangePage, StoreError> {
-    let sql = "SELECT seq, kind, id, version, deleted FROM change WHERE kind = $1 AND seq > $2 AND seq < $3 \
-               ORDER BY seq DESC LIMIT $4";
+    // Each statement has its index.
+    let of_all = "SELECT seq, kind, id, version, deleted FROM change WHERE seq > $1 AND seq < $2 \
+                  ORDER BY seq DESC LIMIT $3";
+    let of_kind = "SELECT seq, kind, id, version, deleted FROM change WHERE seq > $1 AND seq < $2 AND kind = $4 \
+                   ORDER BY seq DESC LIMIT $3";
     let count = i64::try_from(range.count).unwrap_or(i64::MAX);
-    let parameters: &[Parameter<'_>] = &[
-        (&kind.as_bytes(), Type::BYTEA),
-        (&number(range.after), Type::INT8),
-        (&number(range.before), Type::INT8),
-        (&count, Type::INT8),
-    ];
-    let rows = database.query("read changes", sql, parameters).await?;
+    let (after, before, named) = (number(range.after), number(range.before), kind.map(str::as_bytes));
+    let mut parameters: Vec<Parameter<'_>> =
+        vec![(&after, Type::INT8), (&before, Type::INT8), (&count, Type::INT8)];
+    if let Some(named) = &named {
+        parameters.push((named, Type::BYTEA));
+    }
+    let sql = if kind.is_some() { of_kind } else { of_all };
+    let rows = database.query("read changes", sql, &parameters).await?;
     let changes: Vec<_> = rows.iter().map(change_of_row).collect::<Result<_, StoreError>>()?;
     let next = changes.last().filter(|_| changes.len() == range.count).map(|last| last.seq);
     Ok(ChangePage { changes, next })

@@ -442,20 +442,23 @@ async fn check(model: &Model, engine: &StoreEngine) {
     let changes = store.changes(Seq::ZERO, usize::MAX).await.unwrap();
     let of_first: Vec<_> = changes.iter().filter(|change| change.key.kind == KINDS[0]).cloned().collect();
     assert_eq!(store.changes_of(&KINDS[..1], Seq::ZERO, usize::MAX).await.unwrap(), of_first);
-    for (count, examined) in [(1, usize::MAX), (2, 3), (usize::MAX, usize::MAX)] {
-        let after = Seq(model.last / 3);
-        let mut range = ChangesBefore { before: Seq::LATEST, after, count, examined };
-        let mut found = Vec::new();
-        loop {
-            let page = store.changes_before(KINDS[0], range).await.unwrap();
-            assert!(page.changes.len() <= count);
-            found.extend(page.changes);
-            let Some(next) = page.next else { break };
-            assert!(next < range.before);
-            range.before = next;
+    let ranges = [(1, usize::MAX), (2, 3), (usize::MAX, usize::MAX)];
+    for (kind, all) in [(Some(KINDS[0]), &of_first), (None, &changes)] {
+        for (count, examined) in ranges {
+            let after = Seq(model.last / 3);
+            let mut range = ChangesBefore { before: Seq::LATEST, after, count, examined };
+            let mut found = Vec::new();
+            loop {
+                let page = store.changes_before(kind, range).await.unwrap();
+                assert!(page.changes.len() <= count);
+                found.extend(page.changes);
+                let Some(next) = page.next else { break };
+                assert!(next < range.before);
+                range.before = next;
+            }
+            let expected: Vec<_> = all.iter().rev().filter(|change| change.seq > after).cloned().collect();
+            assert_eq!(found, expected);
         }
-        let expected: Vec<_> = of_first.iter().rev().filter(|change| change.seq > after).cloned().collect();
-        assert_eq!(found, expected);
     }
     let changes: Vec<_> =
         changes.into_iter().map(|change| (change.seq, change.key, change.version, change.deleted)).collect();
