@@ -168,7 +168,7 @@ pub struct VersionWrite {
     /// Condition on the search index, besides `expect`.
     pub unless_indexed: Option<IndexCondition>,
     /// If `true`, writes nothing ([`WriteEffect::Nothing`]), whatever the other members are. The commit fails
-    /// with [`StoreError::IndexChanged`] if `expect` does not hold.
+    /// with [`crate::StoreError::IndexChanged`] if `expect` does not hold.
     pub is_check: bool,
 }
 
