@@ -63,6 +63,15 @@ impl HistoryPage {
         })
     }
 
+    /// The versions since `_since`. If it is in the future, the sequence number of [`Self::after`] precedes
+    /// what was written meanwhile.
+    fn not_before_since(&self, mut versions: Vec<Version>) -> Result<Vec<Version>, Problem> {
+        if let Some(since) = self.since()? {
+            versions.retain(|version| version.updated >= since);
+        }
+        Ok(versions)
+    }
+
     /// The Bundle with the versions of this page. `path` is that of the history, and `next` the start of the
     /// next page.
     fn answer(
@@ -135,6 +144,7 @@ pub async fn type_history(
     let mut memory = AnswerMemory::new(context, Some(&access));
     let read = || async { Ok::<_, Problem>(view.type_history(kind, page.before, after, page.limit).await?) };
     let (versions, next) = memory.hold_for_bundle(read, |(versions, _)| size_of(versions)).await?;
+    let versions = page.not_before_since(versions)?;
     recording::history(context, &access, None, &versions);
     Ok(page.answer(context, &format!("{kind}/_history"), memory, versions, next))
 }
@@ -155,6 +165,7 @@ pub async fn system_history(context: &RequestContext) -> Result<Response, Proble
     let mut memory = AnswerMemory::new(context, Some(&access));
     let read = || read_system_page(context, &access, &page, after);
     let (versions, next) = memory.hold_for_bundle(read, |(versions, _)| size_of(versions)).await?;
+    let versions = page.not_before_since(versions)?;
     recording::history(context, &access, None, &versions);
     Ok(page.answer(context, "_history", memory, versions, next))
 }
