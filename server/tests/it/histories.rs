@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::notes::Writer;
+use crate::notes::{Writer, next_page};
 use crate::support::Server;
 
 /// `Type/id` and version of all entries on all pages, in their order.
@@ -18,9 +18,8 @@ async fn follow(reader: &Writer, search: &str) -> Vec<(String, String)> {
             let text = |value: &Value| value.as_str().unwrap().to_owned();
             found.push((text(&entry["request"]["url"]), text(&entry["response"]["etag"])));
         }
-        let next = bundle["link"].as_array().unwrap().iter().find(|link| link["relation"] == "next");
-        let Some(next) = next else { return found };
-        path = next["url"].as_str().unwrap().split("/fhir/R4/").nth(1).unwrap().to_owned();
+        let Some(next) = next_page(&bundle) else { return found };
+        path = next;
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::notes::Writer;
+use crate::notes::{Writer, next_page};
 use crate::support::Server;
 
 /// Maximum number of included resources on a page.
@@ -31,9 +31,8 @@ async fn follow(writer: &Writer, search: &str) -> (Vec<String>, BTreeSet<String>
         assert!(here.len() <= INCLUDED, "{path}: {}", here.len());
         included.extend(here);
         matches.extend(of_mode("match"));
-        let next = bundle["link"].as_array().unwrap().iter().find(|link| link["relation"] == "next");
-        let Some(next) = next else { return (matches, included, pages) };
-        path = next["url"].as_str().unwrap().split("/fhir/R4/").nth(1).unwrap().to_owned();
+        let Some(next) = next_page(&bundle) else { return (matches, included, pages) };
+        path = next;
     }
 }
 
@@ -97,7 +96,7 @@ async fn all_that_is_included_is_on_some_page() {
 
     // The match is deleted between two pages: what was included for it ends, and the cursor is still valid.
     let first: Value = writer.get("List?_id=l&_include=List:item", "*/*").await.json().await.unwrap();
-    let next = first["link"][1]["url"].as_str().unwrap().split("/fhir/R4/").nth(1).unwrap().to_owned();
+    let next = next_page(&first).unwrap();
     assert_eq!(writer.request(reqwest::Method::DELETE, "List/l").send().await.unwrap().status(), 204);
     assert_eq!(follow(&writer, &next).await, (Vec::new(), BTreeSet::new(), 1));
     // A cursor of this kind that the server has not signed.

@@ -238,3 +238,9 @@ async fn exported_attachments_lead_to_their_content() {
     let text = std::fs::read_to_string(folder.join("DocumentReference.ndjson")).unwrap();
     assert!(text.contains("\"url\":\"Binary/note\""), "{text}");
 }
+
+/// The path of the next page of a Bundle, relative to the base of the FHIR interface.
+pub fn next_page(bundle: &Value) -> Option<String> {
+    let next = bundle["link"].as_array()?.iter().find(|link| link["relation"] == "next")?;
+    Some(next["url"].as_str()?.split_once("/fhir/R4/")?.1.to_owned())
+}

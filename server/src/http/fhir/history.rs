@@ -24,6 +24,8 @@ use crate::http::reply::Response;
 /// A page of a history, in reverse order, so that a page continues before a sequence number.
 struct HistoryPage {
     page: SearchPage,
+    /// The value of `_since`, the only parameter besides those of the page.
+    since: Option<Timestamp>,
     before: Seq,
     limit: PageLimit,
 }
@@ -36,25 +38,20 @@ impl HistoryPage {
             Some(Ok(before)) => Seq(before),
             Some(Err(_)) => return Err(resources::ResourceError::Page.into()),
         };
-        let limit = PageLimit { count: page.count.max(1), ..PageLimit::default() };
-        Ok(Self { page, before, limit })
-    }
-
-    /// The value of `_since`, the only parameter of a history besides those of the page.
-    fn since(&self) -> Result<Option<Timestamp>, Problem> {
         let mut since = None;
-        for (name, value) in &self.page.rest {
+        for (name, value) in &page.rest {
             if name != "_since" {
                 return Err(bad_parameter(name, "not supported; a history takes _count and _since"));
             }
             since = Some(fhir::instant::parse(value).map_err(|why| bad_parameter(name, &why))?);
         }
-        Ok(since)
+        let limit = PageLimit { count: page.count.max(1), ..PageLimit::default() };
+        Ok(Self { page, since, before, limit })
     }
 
     /// The sequence number after which the history begins.
     async fn after(&self, context: &RequestContext) -> Result<Seq, Problem> {
-        Ok(match self.since()? {
+        Ok(match self.since {
             // Versions of this instant are included, and the store has milliseconds.
             Some(since) => {
                 context.app.resources.store().seq_at(since - SignedDuration::from_millis(1)).await?
@@ -65,11 +62,9 @@ impl HistoryPage {
 
     /// The versions since `_since`. If it is in the future, the sequence number of [`Self::after`] precedes
     /// what was written meanwhile.
-    fn not_before_since(&self, mut versions: Vec<Version>) -> Result<Vec<Version>, Problem> {
-        if let Some(since) = self.since()? {
-            versions.retain(|version| version.updated >= since);
-        }
-        Ok(versions)
+    fn not_before_since(&self, mut versions: Vec<Version>) -> Vec<Version> {
+        versions.retain(|version| self.since.is_none_or(|since| version.updated >= since));
+        versions
     }
 
     /// The Bundle with the versions of this page. `path` is that of the history, and `next` the start of the
@@ -115,12 +110,11 @@ pub async fn instance_history(
 ) -> Result<Response, Problem> {
     let access = check_addressed(context, kind, &id, ScopePermissions::GET).await?;
     let page = HistoryPage::read(context)?;
-    let since = page.since()?;
     let view = permitted_view(context, &access, kind, ScopePermissions::GET).await?;
     let mut memory = AnswerMemory::new(context, Some(&access));
     let read = || async { Ok::<_, Problem>(view.history(kind, &id, page.before, page.limit).await?) };
     let (mut versions, mut next) = memory.hold_for_bundle(read, |(versions, _)| size_of(versions)).await?;
-    if let Some(since) = since
+    if let Some(since) = page.since
         && let Some(earlier) = versions.iter().position(|version| version.updated < since)
     {
         versions.truncate(earlier);
@@ -144,7 +138,7 @@ pub async fn type_history(
     let mut memory = AnswerMemory::new(context, Some(&access));
     let read = || async { Ok::<_, Problem>(view.type_history(kind, page.before, after, page.limit).await?) };
     let (versions, next) = memory.hold_for_bundle(read, |(versions, _)| size_of(versions)).await?;
-    let versions = page.not_before_since(versions)?;
+    let versions = page.not_before_since(versions);
     recording::history(context, &access, None, &versions);
     Ok(page.answer(context, &format!("{kind}/_history"), memory, versions, next))
 }
@@ -165,7 +159,7 @@ pub async fn system_history(context: &RequestContext) -> Result<Response, Proble
     let mut memory = AnswerMemory::new(context, Some(&access));
     let read = || read_system_page(context, &access, &page, after);
     let (versions, next) = memory.hold_for_bundle(read, |(versions, _)| size_of(versions)).await?;
-    let versions = page.not_before_since(versions)?;
+    let versions = page.not_before_since(versions);
     recording::history(context, &access, None, &versions);
     Ok(page.answer(context, "_history", memory, versions, next))
 }

@@ -549,7 +549,7 @@ async fn a_patient_who_leaves_a_group_is_named() {
     assert_eq!(exported(&[]).await, (None, vec![expected.to_owned()]));
     world.pass(Duration::from_secs(2));
     assert_eq!(exported(&[("_since", &since)]).await, (Some(["b".to_owned()].into()), vec![]));
-    // Members that are no Patients, and a Group whose members are not exported.
+    // Members that are not Patients, and a Group whose members are not exported.
     let mut others = group_of(["b"]);
     for reference in ["Group/other", "Practitioner/p", "Device/d"] {
         others["member"].as_array_mut().unwrap().push(json!({ "entity": { "reference": reference } }));

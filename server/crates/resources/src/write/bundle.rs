@@ -63,6 +63,13 @@ pub(crate) struct ResourceHead<'a> {
     pub id: Option<Cow<'a, str>>,
 }
 
+impl EntryRequest<'_> {
+    /// The URL without a slash at its beginning, which many clients write.
+    pub fn relative_url(&self) -> &str {
+        self.url.strip_prefix('/').unwrap_or(&self.url)
+    }
+}
+
 impl<'a> ResourceHead<'a> {
     /// `None` if the text is not an object in which these members are strings.
     pub fn of(text: &'a [u8]) -> Option<Self> {

@@ -106,7 +106,7 @@ async fn a_transaction_is_carried_out_in_one_commit() {
     assert!(observation.ends_with(r#""subject":{"reference":"Patient/new-2"}}"#));
 }
 
-/// Of an entry whose `ifNoneMatch` has another meaning.
+/// The refusal of an `ifNoneMatch` that this server does not support.
 const ONLY_ABSENT: &str =
     "Bundle.entry[1]: ifNoneMatch is accepted as \"*\" with a PUT to a type and an id, without ifMatch";
 

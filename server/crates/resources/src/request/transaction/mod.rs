@@ -348,10 +348,10 @@ impl Target {
         now: Timestamp,
     ) -> Result<Self, ResourceBodyError> {
         let wrong = |why| Err(ResourceBodyError::Entry(why));
-        let Some(EntryRequest { method, url, if_match, if_none_match, if_none_exist }) = &entry.request
-        else {
+        let Some(request) = &entry.request else {
             return wrong("it has no request");
         };
+        let EntryRequest { method, if_match, if_none_match, if_none_exist, .. } = request;
         let action = match &**method {
             "POST" => EntryAction::Create,
             "PUT" => EntryAction::Update,
@@ -359,8 +359,7 @@ impl Target {
             "GET" => EntryAction::Read,
             _ => return wrong("its method must be DELETE, GET, POST or PUT"),
         };
-        // Many clients write the path of a URL, which begins with a slash.
-        let url = url.strip_prefix('/').unwrap_or(url);
+        let url = request.relative_url();
         if operation::is_operation(url) {
             return wrong("operations are accepted only in a batch, by GET or POST");
         }

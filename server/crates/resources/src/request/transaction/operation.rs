@@ -41,7 +41,7 @@ impl BundleSearch {
     /// The search that an entry asks for; `None` if it asks for none.
     pub(crate) fn of(position: usize, entry: &BundleEntry<'_>) -> Option<Self> {
         let request = entry.request.as_ref().filter(|request| request.method == "GET")?;
-        let url = request.url.strip_prefix('/').unwrap_or(&request.url);
+        let url = request.relative_url();
         let (kind, query) = url.split_once('?').unwrap_or((url, ""));
         Some(Self { position, kind: fhir::resource_type(kind)?, query: query.to_owned() })
     }
@@ -51,7 +51,7 @@ impl BundleOperation {
     /// The operation that an entry calls; `None` if it calls none.
     pub(crate) fn of(position: usize, entry: &BundleEntry<'_>) -> Option<Self> {
         let request = entry.request.as_ref()?;
-        let url = request.url.strip_prefix('/').unwrap_or(&request.url);
+        let url = request.relative_url();
         let (path, query) = url.split_once('?').unwrap_or((url, ""));
         let body = match &*request.method {
             "GET" => None,
