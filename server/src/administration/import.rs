@@ -301,6 +301,7 @@ fn print_report(report: &ImportReport, events: EventSink<'_>) {
             (count.replaced, "changed"),
             (count.same, "unchanged"),
             (count.deleted, "deleted"),
+            (count.outdated, "older than the stored version"),
         ] {
             parts.extend((number > 0).then(|| format!("{number} {what}")));
         }
@@ -317,6 +318,13 @@ fn print_report(report: &ImportReport, events: EventSink<'_>) {
         if report.skipped_total > MAX_NAMED as u64 {
             events(CommandEvent::Line("  …".to_owned()));
         }
+    }
+    let outdated: u64 = report.resources.values().map(|count| count.outdated).sum();
+    if outdated > 0 {
+        let text = format!(
+            "kept: {outdated}, because a newer version was imported before (by meta.lastUpdated); --overwrite replaces it"
+        );
+        events(CommandEvent::Line(text));
     }
     let unresolved = &report.unresolved;
     if unresolved.total > 0 {
@@ -357,7 +365,9 @@ fn print_report(report: &ImportReport, events: EventSink<'_>) {
     if report.bad_total > 0 {
         let more = report.bad_total.saturating_sub(MAX_PRINTED as u64);
         let more = if more > 0 { format!(", {more} of them not shown") } else { String::new() };
-        events(CommandEvent::Trouble(format!("{} inputs could not be imported{more}", report.bad_total)));
+        let inputs = if report.bad_total == 1 { "input" } else { "inputs" };
+        let text = format!("{} {inputs} could not be imported{more}", report.bad_total);
+        events(CommandEvent::Trouble(text));
     }
 }
 

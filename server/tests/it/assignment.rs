@@ -42,6 +42,8 @@ async fn write_earlier_devices(folder: &Path) {
             terms: Vec::new(),
             unless_indexed: None,
             is_check: false,
+            source_time: None,
+            unless_outdated: false,
         }
     };
     for patient in ["in", "out"] {

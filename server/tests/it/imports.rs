@@ -103,3 +103,82 @@ fn inputs_that_are_not_imported_are_named() {
     let kept = server.trefoil(&["import", "--keep-bundles", at("get.ndjson").to_str().unwrap()]);
     assert!(kept.status.success() && String::from_utf8_lossy(&kept.stdout).contains("Bundle"), "{kept:?}");
 }
+
+/// Writes a file with a Patient of this time and text, as a bulk export of another system has it.
+fn exported_patient(folder: &Path, time: &str, text: &str) {
+    std::fs::create_dir_all(folder).unwrap();
+    let patient = serde_json::json!({
+        "resourceType": "Patient", "id": "p", "meta": { "lastUpdated": time }, "name": [{ "text": text }],
+    });
+    std::fs::write(folder.join("Patient.ndjson"), format!("{patient}\n")).unwrap();
+}
+
+/// Adds the deletion of the Patient to an export.
+fn exported_deletion(folder: &Path, time: &str) {
+    let deleted = serde_json::json!({
+        "resourceType": "Bundle", "type": "transaction",
+        "entry": [{ "request": { "method": "DELETE", "url": "Patient/p" } }],
+    });
+    let manifest = serde_json::json!({
+        "transactionTime": time, "output": [], "deleted": [{ "type": "Bundle", "url": "deleted.ndjson" }],
+    });
+    std::fs::create_dir_all(folder).unwrap();
+    std::fs::write(folder.join("deleted.ndjson"), format!("{deleted}\n")).unwrap();
+    std::fs::write(folder.join("manifest.json"), manifest.to_string()).unwrap();
+}
+
+/// Monday's export is imported on Friday, after Tuesday's: Tuesday's resource stays, and also the deletion of
+/// Wednesday, and also in a copy and in a restored backup.
+#[test]
+fn an_older_export_does_not_replace_a_newer_one() {
+    let files = tempfile::tempdir().unwrap();
+    let at = |name: &str| files.path().join(name);
+    exported_patient(&at("monday"), "2026-11-23T08:00:00Z", "Monday");
+    exported_patient(&at("tuesday"), "2026-11-24T08:00:00.000+01:00", "Tuesday");
+    exported_deletion(&at("wednesday"), "2026-11-25T08:00:00Z");
+    let mut server = Server::in_fresh_folder();
+    let text = |server: &Server| {
+        let out = tempfile::tempdir().unwrap();
+        let folder = out.path().join("all");
+        assert!(server.trefoil(&["export", "--out", folder.to_str().unwrap()]).status.success());
+        let patients = std::fs::read_to_string(folder.join("Patient.ndjson")).unwrap_or_default();
+        patients.lines().find(|line| line.contains(r#""id":"p""#)).map(str::to_owned)
+    };
+    let import = |server: &Server, arguments: &[&str], expected: &str| {
+        let done = server.trefoil(&[&["import"], arguments].concat());
+        let table = String::from_utf8_lossy(&done.stdout).into_owned();
+        let line = table.lines().find(|line| line.starts_with("Patient ")).unwrap().to_owned();
+        assert!(done.status.success() && line.ends_with(expected), "{table}");
+        table
+    };
+    let (monday, tuesday, wednesday) = (at("monday"), at("tuesday"), at("wednesday"));
+    let folders = [&monday, &tuesday, &wednesday].map(|folder| folder.to_str().unwrap().to_owned());
+    let [monday, tuesday, wednesday] = folders.each_ref().map(String::as_str);
+    import(&server, &[monday], "1 new");
+    import(&server, &[tuesday], "1 changed");
+    let table = import(&server, &[monday], "1 older than the stored version");
+    let kept =
+        "kept: 1, because a newer version was imported before (by meta.lastUpdated); --overwrite replaces it";
+    assert!(table.contains(kept), "{table}");
+    assert!(text(&server).unwrap().contains("Tuesday"));
+
+    // A backup that is restored, and a copy, know the time too.
+    let backups = files.path().join("backups").to_str().unwrap().to_owned();
+    assert!(server.trefoil(&["backup", "--to", &backups]).status.success());
+    let mut restored = Server::in_fresh_folder();
+    assert!(restored.trefoil(&["restore", "--from", &backups]).status.success());
+    let mut copy = Server::in_fresh_folder();
+    let to = format!("file:{}", copy.data().to_str().unwrap());
+    let copied = server.trefoil(&["copy", "--keep-source", "--to", &to]);
+    assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+    [&mut server, &mut restored, &mut copy].into_iter().for_each(Server::start);
+    for server in [&server, &restored, &copy] {
+        import(server, &[monday], "1 older than the stored version");
+        import(server, &[tuesday], "1 unchanged");
+        import(server, &[wednesday], "1 deleted");
+        import(server, &[tuesday, monday], "2 older than the stored version");
+        assert!(text(server).is_none());
+        import(server, &["--overwrite", monday], "1 new");
+        assert!(text(server).unwrap().contains("Monday"));
+    }
+}

@@ -17,6 +17,9 @@ struct VersionLine {
     updated_ms: i64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     compartments: Vec<String>,
+    /// Source time in microseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    source_us: Option<i64>,
     /// Length of the body. A tombstone has none, and an empty second line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bytes: Option<usize>,
@@ -50,6 +53,7 @@ impl Row for Version {
             version: self.version,
             updated_ms: self.updated.as_millisecond(),
             compartments: self.compartments,
+            source_us: self.source_time.map(Timestamp::as_microsecond),
             bytes,
         };
         append(out, &line, &self.body.unwrap_or_default());
@@ -59,12 +63,14 @@ impl Row for Version {
         let line: VersionLine = rows.line()?;
         let body = rows.content(line.bytes.unwrap_or_default())?;
         let updated = Timestamp::from_millisecond(line.updated_ms).map_err(|error| error.to_string())?;
+        let source_time = line.source_us.map(Timestamp::from_microsecond).transpose();
         Ok(Self {
             key: ResourceKey { kind: line.kind, id: line.id },
             version: line.version,
             seq: Seq(line.seq),
             updated,
             compartments: line.compartments,
+            source_time: source_time.map_err(|error| error.to_string())?,
             body: line.bytes.is_some().then_some(body),
         })
     }

@@ -8,6 +8,7 @@
 //! | [`error`] | [`StoreError`] |
 //! | `plan` | the rules of every engine: checks conditions, assigns versions, revisions and times |
 //! | [`blocking`] | work on other threads |
+//! | `membership` | the stored form of compartments and source time |
 //! | `page` | pages of a scan, filled up to their limit |
 //! | [`cpu_budget`] | CPU time of a request, over all threads |
 //! | [`folder`] | folders that outlive a power cut |
@@ -52,6 +53,7 @@ pub mod erasure;
 pub mod error;
 pub mod file;
 pub mod folder;
+mod membership;
 pub mod memory;
 mod page;
 mod plan;

@@ -6,8 +6,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use jiff::Timestamp;
 
+use crate::membership;
 use crate::page::{self, FillingLines, PageBuilder, unknown_start};
-use crate::plan::{PresentState, StoreCounters, StoredRecord, WriteRound};
+use crate::plan::{PresentState, RoundPuts, StoreCounters, StoredRecord, WriteRound};
 use crate::transfer::missing_version;
 use crate::{
     ChangePage, ChangeRecord, ChangesBefore, Commit, Erasure, IndexEntry, IndexLookup, IndexRange, Ledger,
@@ -201,7 +202,7 @@ impl MemoryEngine {
         let mut round =
             WriteRound::new(&*state, StoreCounters { seq: reserved.unwrap_or(before.seq), ..before });
         let answer = decide(&mut round)?;
-        let (versions, records, counters) = round.into_puts();
+        let RoundPuts { versions, confirmed, records, counters } = round.into_puts();
         // A reserved number may be below numbers that other nodes have used since.
         state.counters = StoreCounters { seq: counters.seq.max(before.seq), ..counters };
         for put in versions {
@@ -224,6 +225,12 @@ impl MemoryEngine {
             state.kinds.entry(key.kind.clone()).or_insert(change.seq);
             state.changes.insert(change.seq, change);
             state.versions.entry(key.clone()).or_default().push(put.new);
+        }
+        for Version { key, seq, source_time, .. } in confirmed {
+            let versions = state.versions.entry(key).or_default();
+            if let Some(version) = versions.iter_mut().rev().find(|version| version.seq == seq) {
+                version.source_time = source_time;
+            }
         }
         for put in records {
             if let Some(expiry) = put.replaced.and_then(|record| record.expires_us) {
@@ -451,7 +458,7 @@ impl Versions for MemoryEngine {
         let mut lines = FillingLines::new(scan.limit, updated, keep, page);
         let push = |lines: &mut FillingLines<_, _>, version: &Version, within: Option<&str>| {
             let key = within.is_none().then_some(version.key.id.as_bytes());
-            let compartments = version.compartments.join("\0");
+            let compartments = membership::encode(None, &version.compartments);
             let seen = VersionHeader::new(&version.key.id, version.updated, &compartments, within);
             version.body.as_ref().is_some_and(|body| lines.push(key, &seen, body))
         };

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::membership;
 use crate::{
     Commit, Expect, ExpectVersion, IndexCondition, IndexRange, IndexTerm, LedgerEntry, LedgerRecord,
     LedgerWrite, ReplayPart, ReplayedVersion, ResourceDraft, ResourceKey, Seq, StoreError, StoreMoment,
@@ -123,6 +124,17 @@ pub(crate) struct RecordPut {
     pub replaced: Option<StoredRecord>,
 }
 
+/// The writes of a round, in this order, and the counters after it.
+#[derive(Debug)]
+pub(crate) struct RoundPuts {
+    pub versions: Vec<VersionPut>,
+    /// Newest versions that an import has confirmed: they only get a later source time. Their bodies may not
+    /// have been read.
+    pub confirmed: Vec<Version>,
+    pub records: Vec<RecordPut>,
+    pub counters: StoreCounters,
+}
+
 /// Requests that are decided together and written in one step.
 pub(crate) struct WriteRound<'a, P> {
     present: &'a P,
@@ -130,6 +142,8 @@ pub(crate) struct WriteRound<'a, P> {
     current: HashMap<String, Option<StoredRecord>>,
     /// Versions, to be written in this order.
     pub versions: Vec<VersionPut>,
+    /// Versions that get a later source time, each with its source time before.
+    confirmed: Vec<(Version, Option<Timestamp>)>,
     /// Records, to be written in this order.
     pub records: Vec<RecordPut>,
     /// Counters after all requests of the round.
@@ -143,6 +157,7 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
             newest: HashMap::new(),
             current: HashMap::new(),
             versions: Vec::new(),
+            confirmed: Vec::new(),
             records: Vec::new(),
             counters,
         }
@@ -150,7 +165,7 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
 
     /// Decides a commit (see [`crate::Versions::commit`]).
     pub fn commit(&mut self, writes: Vec<VersionWrite>, now: Timestamp) -> Result<Commit, StoreError> {
-        let (before, mark) = (self.counters, self.versions.len());
+        let (before, mark, confirmed) = (self.counters, self.versions.len(), self.confirmed.len());
         let updated = self.updated(now);
         let text = format!("{updated:.3}");
         let written: Result<Vec<WriteResult>, StoreError> =
@@ -170,6 +185,12 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
                 self.counters = before;
                 for put in self.versions.drain(mark..).rev() {
                     self.newest.insert(put.new.key, put.replaced);
+                }
+                for (version, source_time) in self.confirmed.drain(confirmed..).rev() {
+                    let newest = self.newest.get_mut(&version.key).and_then(Option::as_mut);
+                    if let Some(newest) = newest.filter(|newest| newest.seq == version.seq) {
+                        newest.source_time = source_time;
+                    }
                 }
                 Err(error)
             }
@@ -247,8 +268,15 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
     }
 
     /// The writes and the counters after them. The rest of the round is dropped, because bodies may be large.
-    pub fn into_puts(self) -> (Vec<VersionPut>, Vec<RecordPut>, StoreCounters) {
-        (self.versions, self.records, self.counters)
+    pub fn into_puts(self) -> RoundPuts {
+        let Self { newest, versions, confirmed, records, counters, .. } = self;
+        let is_newest = |version: &Version| {
+            let newest = newest.get(&version.key).and_then(Option::as_ref);
+            newest
+                .is_some_and(|newest| newest.seq == version.seq && newest.source_time == version.source_time)
+        };
+        let confirmed = confirmed.into_iter().map(|(version, _)| version).filter(is_newest).collect();
+        RoundPuts { versions, confirmed, records, counters }
     }
 
     /// Advances the hybrid clock to `now`, unless the clock is already ahead, and returns its time.
@@ -275,6 +303,8 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
             terms,
             unless_indexed,
             is_check,
+            source_time,
+            unless_outdated,
         } = write;
         check_key(&key.kind)?;
         check_key(&key.id)?;
@@ -306,7 +336,14 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
         let home = compartments.first().cloned();
         compartments.sort_unstable();
         compartments.dedup();
-        compartments.iter().try_for_each(|compartment| check_key(compartment))?;
+        compartments.iter().try_for_each(|compartment| check_compartment(compartment))?;
+        let source_time = source_time.map(whole_microseconds);
+        let known = replaced.as_ref().and_then(|version| version.source_time);
+        if unless_outdated && source_time.is_some_and(|own| known.is_some_and(|known| own < known)) {
+            let version = replaced.expect("a version with a source time was read");
+            let Version { version, updated, seq, .. } = version;
+            return Ok(WriteResult { effect: WriteEffect::Outdated, version, updated, seq });
+        }
         let same = match &body {
             _ if is_check => true,
             None => live.is_none(),
@@ -321,6 +358,11 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
             }
         };
         if same {
+            if let Some(version) = replaced.clone().filter(|_| !is_check && source_time > known) {
+                let version = Version { source_time, ..version };
+                self.newest.insert(key, Some(version.clone()));
+                self.confirmed.push((version, known));
+            }
             let (version, updated, seq) = replaced
                 .map_or((0, updated, Seq::ZERO), |version| (version.version, version.updated, version.seq));
             return Ok(WriteResult { effect: WriteEffect::Nothing, version, updated, seq });
@@ -340,7 +382,8 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
         self.counters.seq += 1;
         let seq = Seq(self.counters.seq);
         let body = body.map(|draft| Bytes::from(filled(draft, &number.to_string(), text)));
-        let new = Version { key: key.clone(), version: number, seq, updated, compartments, body };
+        let new =
+            Version { key: key.clone(), version: number, seq, updated, compartments, source_time, body };
         self.newest.insert(key, Some(new.clone()));
         let terms = if new.is_deleted() { Vec::new() } else { terms };
         self.versions.push(VersionPut::new(new, replaced, home, terms));
@@ -399,9 +442,22 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
     }
 }
 
+/// The time without its nanoseconds, which are not stored.
+fn whole_microseconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(time.as_microsecond()).expect("a rounded time is in the range of times")
+}
+
 /// Checks that a type, id or compartment can be part of an engine's key.
 pub(crate) fn check_key(key: &str) -> Result<(), StoreError> {
     check_text(key, KEY_LIMIT, "it is longer than 255 bytes")
+}
+
+/// Checks that a compartment can be part of an engine's key, and is not the source time of a version.
+fn check_compartment(name: &str) -> Result<(), StoreError> {
+    match name.starts_with(membership::MARK) {
+        true => Err(StoreError::Key { key: name.to_owned(), reason: "compartments do not begin with '='" }),
+        false => check_key(name),
+    }
 }
 
 /// Checks that a text can be a key of the ledger.
@@ -486,6 +542,7 @@ mod tests {
             seq: Seq(1),
             updated: Timestamp::UNIX_EPOCH,
             compartments: Vec::new(),
+            source_time: None,
             body: Some(body.into()),
         }
     }

@@ -5,6 +5,8 @@ use std::fmt;
 use bytes::Bytes;
 use jiff::Timestamp;
 
+use crate::membership;
+
 /// Sequence number: the position of a write in the order of all writes to [`Versions`](crate::Versions).
 ///
 /// Each write of a commit has its own sequence number, and the numbers of a commit are consecutive. A
@@ -170,6 +172,10 @@ pub struct VersionWrite {
     /// If `true`, writes nothing ([`WriteEffect::Nothing`]), whatever the other members are. The commit fails
     /// with [`crate::StoreError::IndexChanged`] if `expect` does not hold.
     pub is_check: bool,
+    /// Time of the version in the system that it was imported from (see [`Version::source_time`]).
+    pub source_time: Option<Timestamp>,
+    /// If `true`, writes nothing ([`WriteEffect::Outdated`]) if the newest version has a later source time.
+    pub unless_outdated: bool,
 }
 
 impl VersionWrite {
@@ -189,6 +195,8 @@ impl VersionWrite {
             terms: Vec::new(),
             unless_indexed: None,
             is_check: false,
+            source_time: None,
+            unless_outdated: false,
         }
     }
 
@@ -203,7 +211,16 @@ impl VersionWrite {
             terms: Vec::new(),
             unless_indexed: None,
             is_check: false,
+            source_time: None,
+            unless_outdated: false,
         }
+    }
+
+    /// Sets the source time.
+    #[must_use]
+    pub fn from_source(mut self, time: Option<Timestamp>) -> Self {
+        self.source_time = time;
+        self
     }
 
     /// Sets the condition of the write.
@@ -325,6 +342,9 @@ pub enum WriteEffect {
     Deleted,
     /// Nothing was written: a delete of an absent resource, or a put with `unless_same` and the same content.
     Nothing,
+    /// Nothing was written: the newest version has a later source time
+    /// ([`VersionWrite::unless_outdated`]).
+    Outdated,
 }
 
 /// One stored version of a resource.
@@ -340,6 +360,9 @@ pub struct Version {
     pub updated: Timestamp,
     /// Compartments that the version belongs to, sorted.
     pub compartments: Vec<String>,
+    /// Time of the version in the system that it was imported from, in whole microseconds. `None` if it was
+    /// written otherwise, or the system stated no time.
+    pub source_time: Option<Timestamp>,
     /// The stored bytes. `None` for a tombstone.
     pub body: Option<Bytes>,
 }
@@ -496,12 +519,12 @@ pub struct VersionHeader<'a> {
     pub updated: Timestamp,
     /// Compartment that the scan is reading, if it is a scan of compartments.
     pub within: Option<&'a str>,
-    /// Compartments, separated by zero bytes (see [`VersionHeader::compartments`]).
+    /// Compartments in their stored form (see [`VersionHeader::compartments`]).
     compartments: &'a str,
 }
 
 impl<'a> VersionHeader<'a> {
-    /// Creates a header. `compartments` are separated by zero bytes.
+    /// Creates a header. `compartments` are in their stored form ([`membership`]).
     pub(crate) fn new(
         id: &'a str,
         updated: Timestamp,
@@ -513,7 +536,7 @@ impl<'a> VersionHeader<'a> {
 
     /// The compartments that the version belongs to, sorted.
     pub fn compartments(&self) -> impl Iterator<Item = &'a str> + use<'a> {
-        self.compartments.split('\0').filter(|name| !name.is_empty())
+        membership::compartments(self.compartments)
     }
 }
 

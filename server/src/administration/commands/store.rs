@@ -72,6 +72,10 @@ pub struct Import {
     /// Store batch and transaction Bundles as resources instead of applying their requests
     #[arg(long)]
     keep_bundles: bool,
+    /// Also replace resources that were imported from a newer file (by meta.lastUpdated)
+    #[arg(long)]
+    #[serde(default)]
+    overwrite: bool,
     /// Files and folders to import, and FHIR packages as NAME#VERSION from the package cache, with the
     /// packages on which they depend
     #[arg(required = true)]
@@ -93,13 +97,14 @@ impl Command for Import {
     }
 
     async fn run(self, call: &Call<'_>, events: EventSink<'_>) -> Result<Answer, CommandError> {
-        let Self { edition, version, unpublished, encoding, sheet, keep_bundles, paths, .. } = self;
+        let Self { edition, version, unpublished, encoding, sheet, keep_bundles, overwrite, paths, .. } =
+            self;
         let table = TableOptions { encoding, sheet };
         let stated = StatedRelease { edition, version, is_unpublished: unpublished, table };
         let defaults = ImportOptions::default();
         let validation = call.services.resources.rules().validation;
         let rules = ResourceRules { validation, ..defaults.rules };
-        let options = ImportOptions { keep_bundles, rules, ..defaults };
+        let options = ImportOptions { keep_bundles, overwrite, rules, ..defaults };
         Ok(Answer::Told(run_import(call.services, paths, stated, options, events).await?))
     }
 }

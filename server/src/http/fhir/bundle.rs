@@ -222,6 +222,7 @@ fn response_entry(
     let mut response = match result {
         Ok(EntryResult::Created(stored)) => stored_response("201 Created", &stored),
         Ok(EntryResult::Updated(stored) | EntryResult::Found(stored)) => stored_response("200 OK", &stored),
+        Ok(EntryResult::Outdated(_)) => unreachable!("only an import keeps newer resources"),
         Ok(EntryResult::Read(read)) => return ResponseEntry::Read(read),
         Ok(EntryResult::Deleted(DeleteResult::Deleted(_) | DeleteResult::WasAbsent)) => {
             json!({ "status": "204 No Content" })

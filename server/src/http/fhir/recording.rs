@@ -30,7 +30,7 @@ pub fn bundle_entry(context: &RequestContext, access: &TokenAccess, done: &Entry
         EntryResult::Updated(stored) => version(context, access, RestInteraction::Update, stored),
         EntryResult::Found(stored) => version(context, access, RestInteraction::Read, stored),
         // Recorded when the resource is read.
-        EntryResult::Read(_) => {}
+        EntryResult::Read(_) | EntryResult::Outdated(_) => {}
         EntryResult::Deleted(deletion) => deleted(context, access, deletion),
     }
 }

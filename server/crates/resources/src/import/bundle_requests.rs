@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use jiff::Timestamp;
 use serde_json::value::RawValue;
 use store::{ResourceKey, VersionWrite};
 
@@ -91,7 +92,8 @@ pub(super) fn writes_of(
         let placed = unplaced[index].take().map_or(request, Err);
         let write = placed.and_then(|request| match (request, place, entry.resource) {
             (EntryRequestKind::Delete(kind, id), ..) => {
-                Ok(Some(EntryWrite::Delete(VersionWrite::delete(ResourceKey::new(kind, id)))))
+                let write = VersionWrite::delete(ResourceKey::new(kind, id));
+                Ok(Some(EntryWrite::Delete(write.from_source(bundle.last_updated()))))
             }
             (EntryRequestKind::Update(kind, id), Some(_), Some(text)) => {
                 check_own_id(text.get(), id)?;
@@ -135,8 +137,12 @@ fn check_own_id(resource: &str, expected: &str) -> Result<(), ResourceBodyError>
     }
 }
 
-/// The writes of a Bundle that lists the deletions since an earlier export (Bulk Data Access, `deleted`).
-pub(super) fn deletions_of(bundle: &ParsedBundle<'_>) -> Result<Vec<VersionWrite>, ResourceBodyError> {
+/// The writes of a Bundle that lists the deletions between an earlier export and `time` (Bulk Data Access,
+/// `deleted`).
+pub(super) fn deletions_of(
+    bundle: &ParsedBundle<'_>,
+    time: Option<Timestamp>,
+) -> Result<Vec<VersionWrite>, ResourceBodyError> {
     let entries = bundle.entry.iter().enumerate().map(|(index, entry)| {
         let request = entry.request.as_ref();
         let url =
@@ -144,7 +150,7 @@ pub(super) fn deletions_of(bundle: &ParsedBundle<'_>) -> Result<Vec<VersionWrite
         let target = url.and_then(references::target);
         let wrong = || ResourceBodyError::Entry("a list of deletions has only DELETE with a type and an id");
         let (kind, id) = target.ok_or_else(|| wrong().in_entry(index))?;
-        Ok(VersionWrite::delete(ResourceKey::new(kind, id)))
+        Ok(VersionWrite::delete(ResourceKey::new(kind, id)).from_source(time))
     });
     entries.collect()
 }

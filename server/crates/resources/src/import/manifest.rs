@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use serde::Deserialize;
 
 pub(super) const NAME: &str = "manifest.json";
@@ -16,8 +17,8 @@ const RECORDS: [&str; 2] = ["job.json", "log.ndjson"];
 pub(super) enum FileRole {
     /// Resources, of which a Bundle is one.
     Output,
-    /// Bundles with the deletions since the previous export.
-    Deleted,
+    /// Bundles with the deletions since the previous export, and the time of this one.
+    Deleted(Option<Timestamp>),
     /// Remarks of the server about the export. They are no data.
     Remarks,
     Manifest,
@@ -28,8 +29,7 @@ pub(super) enum FileRole {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Manifest {
-    #[serde(rename = "transactionTime")]
-    _transaction_time: String,
+    transaction_time: String,
     output: Vec<ListedFile>,
     #[serde(default)]
     deleted: Vec<ListedFile>,
@@ -85,11 +85,15 @@ fn parse(path: &Path) -> Option<Manifest> {
 
 /// The roles in a manifest, by file name. `None` if the file is missing or no manifest of an export.
 fn read(path: &Path) -> Option<HashMap<String, FileRole>> {
-    let Manifest { output, deleted, error, .. } = parse(path)?;
+    let Manifest { transaction_time, output, deleted, error } = parse(path)?;
     let mut roles = HashMap::from([(NAME.to_owned(), FileRole::Manifest)]);
     roles.extend(RECORDS.map(|name| (name.to_owned(), FileRole::Record)));
     // A client that downloads files names them by the last segment of their URL.
-    let lists = [(output, FileRole::Output), (deleted, FileRole::Deleted), (error, FileRole::Remarks)];
+    let lists = [
+        (output, FileRole::Output),
+        (deleted, FileRole::Deleted(transaction_time.parse().ok())),
+        (error, FileRole::Remarks),
+    ];
     for (files, role) in lists {
         let names = files.iter().filter_map(|file| file.url.rsplit('/').next()?.split(['?', '#']).next());
         roles.extend(names.map(|name| (uncompressed(name).to_owned(), role)));

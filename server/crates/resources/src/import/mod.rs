@@ -15,6 +15,9 @@
 //! applied, the resources of a collection or of search results are stored, and so are the files that a
 //! manifest lists as output; its deletions are applied. Unchanged resources are not written again, so an
 //! interrupted import can be repeated. Only resources without an id are then created a second time.
+//!
+//! A version keeps the `meta.lastUpdated` of its file as source time. A resource of an older file does not
+//! replace it, in whatever order files are imported.
 
 mod bundle_requests;
 mod files;
@@ -37,7 +40,7 @@ pub use self::options::{ImportFault, ImportOptions, IrregularResources};
 pub use self::pending_references::UnresolvedReferences;
 use self::pending_references::{KnownMatches, PendingReferences};
 use self::reader::LineReader;
-use crate::request::transaction::PlanRules;
+use crate::request::transaction::{ImportRules, PlanRules};
 use crate::{DeleteResult, EntryResult, ResourceError, ResourceRules, Resources};
 
 /// Maximum number of invalid and skipped inputs in the report. [`ImportProgress`] events report all of them.
@@ -90,12 +93,14 @@ pub struct ImportCount {
     pub same: u64,
     /// Number of resources that were deleted.
     pub deleted: u64,
+    /// Number of versions in the files that are older than the stored one, which was kept.
+    pub outdated: u64,
 }
 
 impl ImportCount {
-    /// The sum of the four numbers.
+    /// The sum of the numbers.
     pub fn total(&self) -> u64 {
-        self.created + self.replaced + self.same + self.deleted
+        self.created + self.replaced + self.same + self.deleted + self.outdated
     }
 }
 
@@ -280,6 +285,7 @@ impl<N: FnMut() -> String> ImportRun<'_, N> {
                 WriteEffect::Replaced => count.replaced += 1,
                 WriteEffect::Deleted => count.deleted += 1,
                 WriteEffect::Nothing => count.same += 1,
+                WriteEffect::Outdated => count.outdated += 1,
             }
         }
         Ok(())
@@ -295,7 +301,7 @@ impl<N: FnMut() -> String> ImportRun<'_, N> {
         now: Timestamp,
     ) -> Result<Vec<String>, StoreError> {
         let resource = ResourceRules { bytes: self.options.bundle_bytes, ..self.options.rules };
-        let rules = PlanRules { resource, is_import: true };
+        let rules = PlanRules { resource, import: Some(ImportRules { overwrite: self.options.overwrite }) };
         let plan = match self.resources.plan_by(rules, bundle, &mut self.new_id, now) {
             Ok(plan) => plan,
             Err(error) => return Ok(vec![error.to_string()]),
@@ -318,6 +324,7 @@ impl<N: FnMut() -> String> ImportRun<'_, N> {
                 Ok(EntryResult::Created(stored)) => (stored.kind, |count| &mut count.created),
                 Ok(EntryResult::Updated(stored)) => (stored.kind, |count| &mut count.replaced),
                 Ok(EntryResult::Found(stored)) => (stored.kind, |count| &mut count.same),
+                Ok(EntryResult::Outdated(kind)) => (kind, |count| &mut count.outdated),
                 Ok(EntryResult::Deleted(DeleteResult::Deleted(gone))) => {
                     (gone.kind, |count| &mut count.deleted)
                 }

@@ -20,12 +20,22 @@ pub struct ImportOptions {
     /// `true` to store every Bundle as a resource. Otherwise the requests of batch and transaction Bundles
     /// are applied, and the resources of collections and search results are stored.
     pub keep_bundles: bool,
+    /// `true` to replace stored versions that have a later source time
+    /// ([`store::Version::source_time`]). Otherwise they are kept.
+    pub overwrite: bool,
 }
 
 impl Default for ImportOptions {
     fn default() -> Self {
         let rules = ResourceRules { bytes: 256 << 20, ..ResourceRules::default() };
-        Self { rules, bundle_bytes: 512 << 20, line_bytes: 64 << 20, lines: 1_000, keep_bundles: false }
+        Self {
+            rules,
+            bundle_bytes: 512 << 20,
+            line_bytes: 64 << 20,
+            lines: 1_000,
+            keep_bundles: false,
+            overwrite: false,
+        }
     }
 }
 

@@ -204,6 +204,7 @@ impl<'a> PendingReferences<'a> {
                 let (resolved, _) = self.resolved(&key.kind, &key.id, &body, texts, now()).await?;
                 if let Some(PreparedResource { draft, compartments, terms, .. }) = resolved {
                     let write = VersionWrite::put(key.clone(), draft, compartments).indexed(terms);
+                    let write = write.from_source(version.source_time);
                     writes.push(write.expecting(ExpectVersion::Version(version.version)));
                 }
             }

@@ -141,7 +141,7 @@ impl<N: FnMut() -> String> LineReader<N> {
                 self.nothing(&name, false, "the manifest lists it under 'error': remarks about the export")
             }
             Some(FileRole::Record) => self.nothing(&name, false, "the record of a client about its download"),
-            Some(FileRole::Output | FileRole::Deleted) | None => {
+            Some(FileRole::Output | FileRole::Deleted(_)) | None => {
                 match files::open(path, self.teller(&name)) {
                     Ok(FileContent::Tar(archive)) => self.archive(&name, archive, is_named),
                     Ok(FileContent::Text(text)) => {
@@ -406,7 +406,8 @@ impl<N: FnMut() -> String> LineReader<N> {
         text: &'t [u8],
         types: &[&str],
     ) -> Result<Option<ParsedBundle<'t>>, ResourceBodyError> {
-        let is_kept = self.options.keep_bundles && self.role != Some(FileRole::Deleted);
+        let is_list = matches!(self.role, Some(FileRole::Deleted(_)));
+        let is_kept = self.options.keep_bundles && !is_list;
         if is_kept || self.role == Some(FileRole::Output) {
             return Ok(None);
         }
@@ -415,7 +416,6 @@ impl<N: FnMut() -> String> LineReader<N> {
             return Ok(None);
         }
         let bundle = bundle::parse(text)?;
-        let is_list = self.role == Some(FileRole::Deleted);
         Ok(Some(bundle).filter(|bundle| is_list || types.contains(&&*bundle.kind)))
     }
 
@@ -427,9 +427,9 @@ impl<N: FnMut() -> String> LineReader<N> {
         text: &[u8],
         bundle: &ParsedBundle<'_>,
     ) -> Result<(), Defect> {
-        if self.role == Some(FileRole::Deleted) {
-            let deletions = bundle_requests::deletions_of(bundle)?;
-            self.batch.extend(deletions);
+        if let Some(FileRole::Deleted(time)) = self.role {
+            let deletions = bundle_requests::deletions_of(bundle, time)?;
+            deletions.into_iter().for_each(|write| self.push(write));
             return Ok(());
         }
         // The requests of other types are those with which a server answered, or none.
@@ -447,7 +447,7 @@ impl<N: FnMut() -> String> LineReader<N> {
                 for write in writes {
                     match write {
                         EntryWrite::Put(prepared) => self.add(name, line, prepared),
-                        EntryWrite::Delete(write) => self.batch.push(write),
+                        EntryWrite::Delete(write) => self.push(write),
                     }
                 }
             }
@@ -477,13 +477,19 @@ impl<N: FnMut() -> String> LineReader<N> {
         if !prepared.defects.is_empty() {
             self.irregular.entry(name.to_owned()).or_default().add(line, &prepared);
         }
-        let PreparedResource { kind, id, draft, compartments, terms, has_imprecise_number, .. } = prepared;
+        let PreparedResource {
+            kind, id, draft, compartments, terms, last_updated, has_imprecise_number, ..
+        } = prepared;
         if has_imprecise_number {
             self.imprecise.push(format!("{kind}/{id}"));
         }
         self.batch_bytes += draft.bytes.len();
         let write = VersionWrite::put(ResourceKey::new(kind, id), draft, compartments).indexed(terms);
-        self.batch.push(VersionWrite { unless_same: true, ..write });
+        self.push(VersionWrite { unless_same: true, ..write.from_source(last_updated) });
+    }
+
+    fn push(&mut self, write: VersionWrite) {
+        self.batch.push(VersionWrite { unless_outdated: !self.options.overwrite, ..write });
     }
 
     fn is_full(&self) -> bool {

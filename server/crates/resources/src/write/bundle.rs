@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -17,14 +18,28 @@ pub(crate) struct ParsedBundle<'a> {
     #[serde(borrow, rename = "type")]
     pub kind: Cow<'a, str>,
     #[serde(borrow, default)]
+    meta: Option<BundleMeta<'a>>,
+    #[serde(borrow, default)]
     pub entry: Vec<BundleEntry<'a>>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BundleMeta<'a> {
+    #[serde(borrow)]
+    last_updated: Option<Cow<'a, str>>,
 }
 
 impl ParsedBundle<'_> {
     /// The Bundle without the requests of its entries.
     pub fn resources(&self) -> Self {
         let entry = self.entry.iter().map(|entry| BundleEntry { request: None, ..entry.clone() });
-        Self { kind: self.kind.clone(), entry: entry.collect() }
+        Self { kind: self.kind.clone(), meta: self.meta.clone(), entry: entry.collect() }
+    }
+
+    /// `meta.lastUpdated`, if it is an instant.
+    pub fn last_updated(&self) -> Option<Timestamp> {
+        self.meta.as_ref()?.last_updated.as_ref()?.parse().ok()
     }
 }
 

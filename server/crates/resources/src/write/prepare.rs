@@ -5,6 +5,7 @@
 use std::mem;
 
 use fhir::validation::{ElementDefects, validate};
+use jiff::Timestamp;
 use serde::Deserialize;
 use store::{IndexTerm, ResourceDraft};
 
@@ -86,6 +87,8 @@ pub struct PreparedResource {
     pub compartments: Vec<String>,
     /// Terms under which the search index finds the resource.
     pub terms: Vec<IndexTerm>,
+    /// `meta.lastUpdated` of the text, which the draft does not contain.
+    pub last_updated: Option<Timestamp>,
     /// `true` if a number has more digits or a greater exponent than most readers of JSON keep.
     pub has_imprecise_number: bool,
     /// The defects with which the resource is accepted.
@@ -172,10 +175,19 @@ pub(crate) fn prepare_named(
     let defects = rules.validation.check(known, body)?;
     let compartments = assignment::names(known, &id, &scan, fhir_base);
     let mut terms = mem::take(&mut scan.terms).finish();
-    let has_imprecise_number = scan.has_imprecise_number;
+    let (has_imprecise_number, last_updated) = (scan.has_imprecise_number, scan.last_updated);
     let draft = draft(scan);
     terms.extend(referrers::terms(known, &draft.bytes, assignment::patients_of(&compartments)));
-    Ok(PreparedResource { kind: known, id, draft, compartments, terms, has_imprecise_number, defects })
+    Ok(PreparedResource {
+        kind: known,
+        id,
+        draft,
+        compartments,
+        terms,
+        last_updated,
+        has_imprecise_number,
+        defects,
+    })
 }
 
 /// The text as UTF-8 bytes without byte order mark.

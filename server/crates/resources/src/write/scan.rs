@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
+use jiff::Timestamp;
 use smallvec::SmallVec;
 
 use crate::ResourceBodyError;
@@ -26,6 +27,8 @@ pub(crate) struct ResourceScan {
     /// Range of the id in `out`, without the quotation marks.
     pub id_range: Range<usize>,
     pub meta: Option<ScannedMeta>,
+    /// `meta.lastUpdated` of the text, if it is an instant.
+    pub last_updated: Option<Timestamp>,
     /// The values of the references that may lead to a Patient.
     pub references: Vec<(ReferenceRole, String)>,
     pub terms: TermCollector,
@@ -186,7 +189,12 @@ impl<'a> ResourceScanner<'a> {
             let name = key.text();
             if matches!(&*name, "versionId" | "lastUpdated") {
                 let has_imprecise_number = scanner.found.has_imprecise_number;
+                let start = scanner.at;
                 scanner.value(None)?;
+                if name == "lastUpdated" {
+                    let text = serde_json::from_slice::<Cow<'_, str>>(&scanner.bytes[start..scanner.at]);
+                    scanner.found.last_updated = text.ok().and_then(|text| text.parse().ok());
+                }
                 scanner.found.has_imprecise_number = has_imprecise_number;
                 return Ok(());
             }

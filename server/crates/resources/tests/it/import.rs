@@ -529,7 +529,7 @@ async fn a_repeated_import_writes_only_changed_resources() {
     let with_meta = |id: &str, version: u8| {
         format!(r#"{{"resourceType":"Basic","id":"{id}","meta":{{"versionId":"{version}","source":"s"}}}}"#)
     };
-    let count = |created, replaced, same| ImportCount { created, replaced, same, deleted: 0 };
+    let count = |created, replaced, same| ImportCount { created, replaced, same, ..ImportCount::default() };
     for (lines, expected) in [
         ([with_meta("a", 1), basic("b")], count(2, 0, 0)),
         ([with_meta("a", 1), basic("b")], count(0, 0, 2)),
@@ -566,7 +566,7 @@ async fn a_folder_is_read_in_order_and_other_files_are_skipped() {
     assert_eq!(stored(&resources).await, ["Basic/a", "Basic/z"]);
     assert_eq!(
         report.resources["Basic"],
-        ImportCount { created: 2, replaced: 1, same: 0, deleted: 0 },
+        ImportCount { created: 2, replaced: 1, ..ImportCount::default() },
         "c.json is imported last"
     );
     assert_eq!((report.files, report.skipped_total, report.bad_total), (5, 2, 1));

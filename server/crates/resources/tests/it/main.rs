@@ -8,6 +8,7 @@
 //! | `searches` | searches and a naive evaluator |
 //! | `check` | the comparison of a store with its resources |
 //! | `import` | files of all kinds, valid and invalid |
+//! | `source_time` | files that are imported in any order |
 //! | `power_cut` | imports that a power cut interrupts |
 //! | `trial` | real data, if available |
 
@@ -19,6 +20,7 @@ mod import;
 mod power_cut;
 mod searches;
 mod service;
+mod source_time;
 mod transaction;
 mod trial;
 

@@ -48,6 +48,7 @@ async fn described(resources: &Resources, results: &[Result<EntryResult, Resourc
             Ok(EntryResult::Found(stored)) => {
                 format!("found {}/{} {}", stored.kind, stored.id, stored.version)
             }
+            Ok(EntryResult::Outdated(_)) => unreachable!("it is not an import"),
             Ok(EntryResult::Read(read)) => match resources.read_entry(read).await {
                 Ok(stored) => format!("read {}/{} {}", stored.kind, stored.id, stored.version),
                 Err(error) => error.to_string(),

@@ -28,7 +28,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 
 use crate::plan::{StoreCounters, StoredRecord};
-use crate::{ChangeRecord, IndexEntry, IndexRange, ResourceKey, Seq, StoreError, Version};
+use crate::{ChangeRecord, IndexEntry, IndexRange, ResourceKey, Seq, StoreError, Version, membership};
 
 /// The tables. Each is a keyspace of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -157,10 +157,10 @@ pub(super) fn split_expiry(key: &[u8]) -> Result<(i64, &str), StoreError> {
 const DELETED: u8 = 1;
 
 /// Encodes a version as a value: flags, version number, sequence number, milliseconds, length of the
-/// compartments, compartments separated by zero bytes, body. The body keeps its buffer if nothing else uses
-/// it, because it may be large.
+/// compartments, compartments and source time ([`membership`]), body. The body keeps its buffer if nothing
+/// else uses it, because it may be large.
 pub(super) fn encode_version(version: &Version, body: Option<Bytes>) -> Vec<u8> {
-    let compartments = version.compartments.join("\0");
+    let compartments = membership::encode(version.source_time, &version.compartments);
     let mut header = Vec::with_capacity(HEADER_BYTES + compartments.len());
     header.push(if body.is_none() { DELETED } else { 0 });
     header.extend_from_slice(&version.version.to_be_bytes());
@@ -202,7 +202,7 @@ pub(super) struct StoredVersion<'a> {
     version: u64,
     seq: Seq,
     pub updated: Timestamp,
-    /// Compartments, separated by zero bytes.
+    /// Compartments and source time, in their stored form.
     pub compartments: &'a str,
     pub body: &'a [u8],
 }
@@ -228,9 +228,9 @@ impl<'a> StoredVersion<'a> {
 
 pub(super) fn decode_version(kind: &str, id: &str, value: Bytes) -> Result<Version, StoreError> {
     let StoredVersion { deleted, version, seq, updated, compartments, body } = StoredVersion::of(&value)?;
-    let compartments = compartments.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    let (source_time, compartments) = membership::decode(compartments)?;
     let body = (!deleted).then(|| value.slice(value.len() - body.len()..));
-    Ok(Version { key: ResourceKey::new(kind, id), version, seq, updated, compartments, body })
+    Ok(Version { key: ResourceKey::new(kind, id), version, seq, updated, compartments, source_time, body })
 }
 
 /// Encodes a change as a value. Its sequence number is the key.
@@ -337,6 +337,7 @@ mod tests {
         fn a_version_reads_back(
             number: u64, seq: u64, ms in -1_000_000_000_000i64..10_000_000_000_000,
             compartments in proptest::collection::vec(name(), 0..3), body: Option<Vec<u8>>,
+            source_us in proptest::option::of(-1_000_000_000_000_000i64..10_000_000_000_000_000),
         ) {
             let version = Version {
                 key: ResourceKey::new("Patient", "p"),
@@ -344,6 +345,7 @@ mod tests {
                 seq: Seq(seq),
                 updated: Timestamp::from_millisecond(ms).unwrap(),
                 compartments,
+                source_time: source_us.map(|number| Timestamp::from_microsecond(number).unwrap()),
                 body: body.map(Bytes::from),
             };
             let value = Bytes::from(encode_version(&version, version.body.clone()));

@@ -26,7 +26,7 @@ use super::memtable_budget;
 use super::reassign::add_compartments;
 use super::removals::add_removals;
 use super::tables::StoreTables;
-use crate::plan::{PresentState, StoreCounters, StoredRecord, VersionPut, WriteRound};
+use crate::plan::{PresentState, RoundPuts, StoreCounters, StoredRecord, VersionPut, WriteRound};
 use crate::{
     Commit, Erasure, IndexEntry, IndexRange, LedgerWrite, Reassignment, ReplayPart, ResourceKey, Seq,
     StoreError, StoreSnapshot, Version, VersionWrite,
@@ -403,8 +403,8 @@ impl WriterThread {
         opened: &OpenEngine,
         round: WriteRound<'_, StoreTables>,
     ) -> Result<Option<PreparedRound>, StoreError> {
-        let (versions, records, counters) = round.into_puts();
-        if counters == self.counters && versions.is_empty() && records.is_empty() {
+        let RoundPuts { versions, confirmed, records, counters } = round.into_puts();
+        if counters == self.counters && versions.is_empty() && confirmed.is_empty() && records.is_empty() {
             return Ok(None);
         }
         let mut entries = BatchEntries::default();
@@ -450,6 +450,15 @@ impl WriterThread {
                 entries.put(StoreTable::Meta, keys::joined([keys::KIND, &key.kind]), first);
             }
             homes.insert(new.key, home);
+        }
+        for mut version in confirmed {
+            let body = version.body.take();
+            let home = match homes.get(&version.key).cloned() {
+                Some(home) => home,
+                None => disk::home(&opened.tables, &version.key)?.unwrap_or_default(),
+            };
+            let key = keys::current(&version.key, &home);
+            entries.put(StoreTable::Current, key, keys::encode_version(&version, body));
         }
         for put in records {
             if let Some(expires_us) = put.replaced.and_then(|record| record.expires_us) {

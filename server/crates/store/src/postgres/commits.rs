@@ -15,7 +15,8 @@ use tokio_postgres::{Client, Row};
 use super::connect::Parameter;
 use super::prefetched::{Prefetched, number, text, time, utf8};
 use super::rounds::{Round, RoundError, RoundTransaction};
-use crate::plan::{StoreCounters, VersionPut, WriteRound};
+use crate::membership;
+use crate::plan::{RoundPuts, StoreCounters, VersionPut, WriteRound};
 use crate::{Commit, IndexRange, ResourceKey, Seq, StoreError, StoreSnapshot, Version, VersionWrite};
 
 /// The end of a span of sequence numbers that is still open.
@@ -42,6 +43,8 @@ pub(super) struct CommitRounds {
 /// The changes that a round writes.
 pub(super) struct CommitPuts {
     versions: Vec<VersionPut>,
+    /// Versions that get a later source time.
+    confirmed: Vec<Version>,
     before: StoreCounters,
     after: StoreCounters,
 }
@@ -94,12 +97,12 @@ impl Round for CommitRounds {
                 CommitRequest::Snapshot(now, _) => CommitAnswer::Snapshot(round.snapshot(*now)),
             })
             .collect();
-        let (versions, _, after) = round.into_puts();
-        Ok(((answers, after.seq), CommitPuts { versions, before, after }))
+        let RoundPuts { versions, confirmed, counters: after, .. } = round.into_puts();
+        Ok(((answers, after.seq), CommitPuts { versions, confirmed, before, after }))
     }
 
     async fn put(&self, client: &Client, puts: &CommitPuts) -> Result<(), RoundError> {
-        if puts.before == puts.after && puts.versions.is_empty() {
+        if puts.before == puts.after && puts.versions.is_empty() && puts.confirmed.is_empty() {
             return Ok(());
         }
         let columns = Columns::of(&puts.versions);
@@ -111,7 +114,8 @@ impl Round for CommitRounds {
             columns.write(client),
         );
         clock?;
-        Ok(versions?)
+        versions?;
+        write_source_times(client, &puts.confirmed).await
     }
 
     fn answer(&self, requests: Vec<CommitRequest>, answers: Result<Self::Answers, StoreError>) {
@@ -176,12 +180,14 @@ pub(super) async fn read_newest(
             (true, _) => None,
             (false, body) => Some(body.map_or(Bytes::new(), Bytes::from)),
         };
+        let (source_time, compartments) = membership::decode(utf8(row.get(5))?)?;
         let version = Version {
             key: key.clone(),
             seq: Seq(row.get::<_, i64>(2) as u64),
             version: row.get::<_, i64>(3) as u64,
             updated: time(row.get(4))?,
-            compartments: split_compartments(utf8(row.get(5))?),
+            compartments,
+            source_time,
             body,
         };
         Ok((key, version))
@@ -217,9 +223,28 @@ async fn read_indexed(
     Ok(future::try_join_all(looks).await?.into_iter().flatten().collect())
 }
 
-/// The compartments of a column, in which zero bytes separate them.
-pub(super) fn split_compartments(names: &str) -> Vec<String> {
-    names.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+/// Writes the source times of versions.
+async fn write_source_times(client: &Client, confirmed: &[Version]) -> Result<(), RoundError> {
+    if confirmed.is_empty() {
+        return Ok(());
+    }
+    let (mut keys, mut seqs, mut compartments) = (Keys::default(), Vec::new(), Vec::new());
+    for version in confirmed {
+        keys.push(&version.key);
+        seqs.push(number(version.seq));
+        compartments.push(membership::encode(version.source_time, &version.compartments).into_bytes());
+    }
+    let sql = "UPDATE current c SET compartments = k.compartments \
+               FROM unnest($1, $2, $3, $4) AS k (kind, id, seq, compartments) \
+               WHERE c.kind = k.kind AND c.id = k.id AND c.seq = k.seq";
+    let parameters: [Parameter<'_>; 4] = [
+        (&keys.kinds, Type::BYTEA_ARRAY),
+        (&keys.ids, Type::BYTEA_ARRAY),
+        (&seqs, Type::INT8_ARRAY),
+        (&compartments, Type::BYTEA_ARRAY),
+    ];
+    client.execute_typed(sql, &parameters).await?;
+    Ok(())
 }
 
 /// The rows of a round, by columns.
@@ -274,7 +299,8 @@ impl<'a> VersionRows<'a> {
         self.seqs.push(number(version.seq));
         self.versions.push(version.version as i64);
         self.updated.push(version.updated.as_millisecond());
-        self.compartments.push(version.compartments.join("\0").into_bytes());
+        let compartments = membership::encode(version.source_time, &version.compartments);
+        self.compartments.push(compartments.into_bytes());
         self.bodies.push(version.body.as_deref());
         self.deleted.push(version.is_deleted());
     }

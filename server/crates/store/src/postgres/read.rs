@@ -13,10 +13,10 @@ use tokio::time::error::Elapsed;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::commits::split_compartments;
 use super::connect::{Database, Parameter, REPEATED_READS, is_ended};
 use super::failure::{failure, too_late};
 use super::prefetched::{number, text, time, utf8};
+use crate::membership;
 use crate::page::{PageBuilder, unknown_start};
 use crate::{
     ChangePage, ChangeRecord, ChangesBefore, IndexEntry, IndexLookup, IndexRange, PageLimit, ResourceKey,
@@ -98,7 +98,8 @@ pub(super) struct RowVersion<'a> {
     seq: i64,
     version: i64,
     pub updated: Timestamp,
-    /// The names of its compartments, separated by zero bytes.
+    source_time: Option<Timestamp>,
+    /// Its compartments and source time, in their stored form.
     pub compartments: &'a str,
     /// The body; `None` for a tombstone.
     pub body: Option<&'a [u8]>,
@@ -108,12 +109,14 @@ impl<'a> RowVersion<'a> {
     /// The version in a row, or `None` if the resource did not exist yet.
     pub fn read(row: &'a Row) -> Result<Option<Self>, StoreError> {
         let Some(seq) = row.get(1) else { return Ok(None) };
+        let compartments = utf8(row.get(4))?;
         Ok(Some(Self {
             id: utf8(row.get(0))?,
             seq,
             version: row.get(2),
             updated: time(row.get(3))?,
-            compartments: utf8(row.get(4))?,
+            source_time: membership::source_time(compartments)?,
+            compartments,
             body: row.get(5),
         }))
     }
@@ -124,7 +127,8 @@ impl<'a> RowVersion<'a> {
             seq: Seq(self.seq as u64),
             version: self.version as u64,
             updated: self.updated,
-            compartments: split_compartments(self.compartments),
+            compartments: membership::compartments(self.compartments).map(str::to_owned).collect(),
+            source_time: self.source_time,
             body: self.body.map(Bytes::copy_from_slice),
         }
     }

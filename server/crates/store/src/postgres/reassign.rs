@@ -11,6 +11,7 @@ use super::connect::{Database, Parameter};
 use super::failure::{failure, too_late, unavailable};
 use super::prefetched::number;
 use super::rounds::{RoundError, refusal};
+use crate::membership::{self, MARK, MARKED};
 use crate::{Reassignment, ResourceKey, Seq, StoreError, Version};
 
 impl PostgresEngine {
@@ -87,7 +88,7 @@ async fn reassign(
     Ok(Seq(clock.get::<_, i64>(0) as u64))
 }
 
-/// Writes the compartments into the rows of the versions.
+/// Writes the compartments into the rows of the versions, which keep their source times.
 async fn write_versions(client: &Client, reassignments: &[Reassignment]) -> Result<(), RoundError> {
     let (mut kinds, mut ids) = (Vec::<&[u8]>::new(), Vec::<&[u8]>::new());
     let (mut seqs, mut names) = (Vec::new(), Vec::new());
@@ -96,7 +97,7 @@ async fn write_versions(client: &Client, reassignments: &[Reassignment]) -> Resu
             kinds.push(key.kind.as_bytes());
             ids.push(key.id.as_bytes());
             seqs.push(number(*seq));
-            names.push(compartments.join("\0").into_bytes());
+            names.push(membership::encode(None, compartments).into_bytes());
         }
     }
     let parameters: [Parameter<'_>; 4] = [
@@ -107,7 +108,8 @@ async fn write_versions(client: &Client, reassignments: &[Reassignment]) -> Resu
     ];
     for table in ["current", "history"] {
         let sql = format!(
-            "UPDATE {table} r SET compartments = k.compartments \
+            "UPDATE {table} r SET compartments = CASE WHEN substr(r.compartments, 1, 1) = '{MARK}' \
+             THEN substr(r.compartments, 1, {MARKED}) || k.compartments ELSE k.compartments END \
              FROM unnest($1, $2, $3, $4) AS k (kind, id, seq, compartments) \
              WHERE r.kind = k.kind AND r.id = k.id AND r.seq = k.seq"
         );

@@ -12,7 +12,7 @@ use tokio_postgres::{Client, Row};
 use super::connect::Parameter;
 use super::prefetched::{Prefetched, text};
 use super::rounds::{Round, RoundError, RoundTransaction};
-use crate::plan::{StoreCounters, StoredRecord, WriteRound};
+use crate::plan::{RoundPuts, StoreCounters, StoredRecord, WriteRound};
 use crate::{LedgerWrite, StoreError};
 
 /// Number of revisions in the block that a round takes. A round has fewer writes.
@@ -80,7 +80,7 @@ impl Round for LedgerRounds {
         let mut round = WriteRound::new(&present, counters);
         let answers =
             requests.iter().map(|request| round.write(request.writes.clone(), request.now)).collect();
-        let (_, records, _) = round.into_puts();
+        let RoundPuts { records, .. } = round.into_puts();
         let last: BTreeMap<String, Option<StoredRecord>> =
             records.into_iter().map(|put| (put.key, put.new)).collect();
         let mut puts = LedgerPuts::default();

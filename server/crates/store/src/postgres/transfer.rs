@@ -16,7 +16,7 @@ use super::read::{RowVersion, each_row};
 use super::records::{self, ADD, BLOCK};
 use super::rounds::RoundError;
 use crate::page::PageBuilder;
-use crate::plan::{StoreCounters, WriteRound};
+use crate::plan::{RoundPuts, StoreCounters, WriteRound};
 use crate::transfer::{MOMENT_PAGE, missing_version};
 use crate::{LedgerEntry, PageLimit, ReplayPart, ResourceKey, Seq, StoreError, StoreMoment, Version};
 
@@ -159,7 +159,7 @@ async fn replay(client: &Client, part: ReplayPart) -> Result<(), RoundError> {
     let counters = StoreCounters { seq: seq as u64, revision: 0, floor_ms };
     let mut round = WriteRound::new(&present, counters);
     round.replay(part)?;
-    let (versions, puts, after) = round.into_puts();
+    let RoundPuts { versions, records: puts, counters: after, .. } = round.into_puts();
     Columns::of(&versions).write(client).await?;
     let records: BTreeMap<_, _> = puts.into_iter().filter_map(|put| Some((put.key, put.new?))).collect();
     records::write(client, &records, ADD).await?;

@@ -50,6 +50,8 @@ struct Write {
     expect: ExpectVersion,
     unless_same: bool,
     is_check: bool,
+    source: Option<i64>,
+    unless_outdated: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -68,9 +70,10 @@ fn write() -> impl Strategy<Value = Write> {
         2 => (1u64..4).prop_map(ExpectVersion::Version),
     ];
     let text = proptest::option::weighted(0.75, 0..2u8);
-    let flags = (any::<bool>(), proptest::bool::weighted(0.1));
-    (0..KINDS.len(), 0..IDS.len(), text, 0..4u8, expect, flags).prop_map(
-        |(kind, id, text, member_of, expect, (unless_same, is_check))| Write {
+    let flags = (any::<bool>(), proptest::bool::weighted(0.1), any::<bool>());
+    let source = proptest::option::of(-1..3i64);
+    (0..KINDS.len(), 0..IDS.len(), text, 0..4u8, expect, source, flags).prop_map(
+        |(kind, id, text, member_of, expect, source, (unless_same, is_check, unless_outdated))| Write {
             kind,
             id,
             text,
@@ -78,6 +81,8 @@ fn write() -> impl Strategy<Value = Write> {
             expect,
             unless_same,
             is_check,
+            source,
+            unless_outdated,
         },
     )
 }
@@ -131,7 +136,7 @@ impl Model {
 
     /// Applies a commit if its conditions hold. Returns the effects. `lastUpdated` is not known yet.
     fn commit(&mut self, writes: &[Write]) -> Option<Vec<WriteEffect>> {
-        let (before, last, first) = (self.log.len(), self.last, self.first.clone());
+        let (before, last, first) = (self.log.clone(), self.last, self.first.clone());
         let mut effects = Vec::new();
         for write in writes {
             let key = ResourceKey::new(KINDS[write.kind], IDS[write.id]);
@@ -143,7 +148,7 @@ impl Model {
                 ExpectVersion::Version(number) => live.is_some_and(|version| version.version == number),
             };
             if !holds {
-                self.log.truncate(before);
+                self.log = before;
                 (self.last, self.first) = (last, first);
                 return None;
             }
@@ -156,7 +161,11 @@ impl Model {
             let same = live.is_some_and(|version| {
                 version.compartments == compartments && version.body.as_ref().map(last_byte) == text
             });
+            let source_time = write.source.map(at);
+            let known = newest.as_ref().and_then(|version| version.source_time);
+            let is_outdated = source_time.zip(known).is_some_and(|(own, known)| own < known);
             effects.push(match (&text, live) {
+                _ if write.unless_outdated && is_outdated => WriteEffect::Outdated,
                 _ if write.is_check => WriteEffect::Nothing,
                 (None, None) => WriteEffect::Nothing,
                 (Some(_), Some(_)) if write.unless_same && same => WriteEffect::Nothing,
@@ -164,7 +173,11 @@ impl Model {
                 (Some(_), None) => WriteEffect::Created,
                 (Some(_), Some(_)) => WriteEffect::Replaced,
             });
-            if effects.last() != Some(&WriteEffect::Nothing) {
+            if effects.last() == Some(&WriteEffect::Nothing) && !write.is_check && source_time > known {
+                let newest = self.log.iter_mut().rev().find(|version| version.key == key);
+                newest.into_iter().for_each(|version| version.source_time = source_time);
+            }
+            if !matches!(effects.last(), Some(WriteEffect::Nothing | WriteEffect::Outdated)) {
                 self.last += 1;
                 self.first.entry(key.kind.clone()).or_insert(Seq(self.last));
                 self.log.push(Version {
@@ -173,6 +186,7 @@ impl Model {
                     seq: Seq(self.last),
                     updated: Timestamp::UNIX_EPOCH,
                     compartments,
+                    source_time,
                     body: text,
                 });
             }
@@ -267,13 +281,16 @@ async fn run(mut engine: StoreEngine, steps: Vec<Step>) {
                     terms: write.text.iter().map(|text| term(KINDS[write.kind], &text.to_string())).collect(),
                     unless_indexed: None,
                     is_check: write.is_check,
+                    source_time: write.source.map(at),
+                    unless_outdated: write.unless_outdated,
                 });
                 let answer = store.commit(writes.collect(), at(model.clock)).await;
                 assert_eq!(answer.is_ok(), expected.is_some(), "{answer:?}");
                 if let (Ok(commit), Some(effects)) = (answer, expected) {
                     let told: Vec<_> = commit.written.iter().map(|written| written.effect).collect();
                     assert_eq!(told, effects);
-                    let new = commit.written.iter().find(|written| written.effect != WriteEffect::Nothing);
+                    let is_new = |effect| !matches!(effect, WriteEffect::Nothing | WriteEffect::Outdated);
+                    let new = commit.written.iter().find(|written| is_new(written.effect));
                     if let Some(new) = new {
                         assert!(model.snapshots.iter().all(|snapshot| snapshot.time < new.updated));
                         assert!(model.log[..from].iter().all(|version| version.updated <= new.updated));

@@ -144,9 +144,9 @@ async fn digest(store: &Store) -> Result<u128, StoreError> {
             assert_eq!(store.read(&version.key, Seq::LATEST).await?.as_ref(), Some(&version));
             let history = store.history(&version.key, Seq::LATEST, PageLimit::default()).await?;
             found.extend(history.iter().map(|version| {
-                let Version { key, version, seq, updated, compartments, body } = version;
+                let Version { key, version, seq, updated, compartments, source_time, body } = version;
                 let body = body.as_ref().map(|body| xxh3_128(body));
-                format!("{key} {version} {seq} {updated} {compartments:?} {body:?}")
+                format!("{key} {version} {seq} {updated} {compartments:?} {source_time:?} {body:?}")
             }));
         }
     }

@@ -30,7 +30,9 @@ async fn write(store: &Store, steps: &[Step], bits: impl Fn((u8, u8)) -> u8) {
             Some(step) => put(KIND, &id, &count.to_string(), &names(bits(*step))),
             None => VersionWrite::delete(ResourceKey::new(KIND, id)),
         };
-        store.commit(vec![write], at(count as i64)).await.unwrap();
+        // Every other version is imported.
+        let source_time = (count % 2 == 0).then(|| at(count as i64 - 100));
+        store.commit(vec![write.from_source(source_time)], at(count as i64)).await.unwrap();
     }
 }
 

@@ -11,6 +11,7 @@ mod condition;
 mod entry_action;
 mod entry_condition;
 mod operation;
+mod plan_rules;
 mod planned_entry;
 mod reference;
 
@@ -20,11 +21,12 @@ use store::{ExpectVersion, ResourceKey, Seq, VersionWrite, Versions, WriteEffect
 
 pub use self::entry_action::EntryAction;
 use self::entry_condition::EntryCondition;
+pub(crate) use self::plan_rules::{ImportRules, PlanRules};
 pub use self::planned_entry::PlannedEntry;
 pub(crate) use self::planned_entry::check_once;
 use crate::request::conditional::{MAX_SEARCHES, is_overtaken};
 use crate::write::bundle::{self, BundleEntry, EntryRequest};
-use crate::write::prepare::{IdSource, PreparedResource, ResourceRules, prepare_named};
+use crate::write::prepare::{IdSource, PreparedResource, prepare_named};
 use crate::write::scan::RenamedReferences;
 use crate::write::service::stored;
 use crate::{DeleteResult, ResourceBodyError, ResourceError, Resources, StoredResource};
@@ -88,6 +90,8 @@ pub enum EntryResult {
     Read(EntryRead),
     /// The entry deleted a resource, or the resource did not exist.
     Deleted(DeleteResult),
+    /// The entry of an import is older than the stored resource of this type, which was kept.
+    Outdated(&'static str),
 }
 
 impl Resources {
@@ -102,7 +106,7 @@ impl Resources {
         new_id: impl FnMut() -> String,
         now: Timestamp,
     ) -> Result<TransactionPlan, ResourceBodyError> {
-        let rules = PlanRules { resource: self.rules(), is_import: false };
+        let rules = PlanRules { resource: self.rules(), import: None };
         let plan = self.plan_by(rules, body, new_id, now)?;
         plan.irregular().for_each(PreparedResource::log_defects);
         Ok(plan)
@@ -133,6 +137,7 @@ impl Resources {
             "batch" => false,
             other => return Err(ResourceBodyError::BundleType(other.to_owned())),
         };
+        let bundle_time = bundle.last_updated();
         let (mut operations, mut searches, mut others) = (Vec::new(), Vec::new(), Vec::new());
         for (position, entry) in bundle.entry.into_iter().enumerate() {
             if is_transaction {
@@ -148,7 +153,7 @@ impl Resources {
         let (positions, entries): (Vec<usize>, Vec<BundleEntry<'_>>) = others.into_iter().unzip();
         let mut targets: Vec<_> =
             entries.iter().map(|entry| Target::of(entry, self, &mut new_id, now)).collect();
-        if rules.is_import {
+        if rules.import.is_some() {
             for (target, entry) in targets.iter_mut().zip(&entries) {
                 if let (Ok(target), Ok(Some((_, id)))) = (target, bundle::place(entry, &mut new_id)) {
                     target.keep_id(id);
@@ -179,7 +184,19 @@ impl Resources {
                 }
             };
             let Target { action, kind, id, expect, condition } = target;
-            Ok(PlannedEntry { action, kind, id, expect, condition, guard: None, created_for: None, prepared })
+            let source_time = prepared.as_ref().map_or(bundle_time, |prepared| prepared.last_updated);
+            Ok(PlannedEntry {
+                action,
+                kind,
+                id,
+                expect,
+                condition,
+                guard: None,
+                created_for: None,
+                prepared,
+                import: rules.import,
+                source_time: rules.import.and(source_time),
+            })
         });
         let entries: Vec<Result<PlannedEntry, ResourceBodyError>> = positions
             .into_iter()
@@ -191,7 +208,7 @@ impl Resources {
             let all: Result<Vec<_>, _> = entries.iter().map(Result::as_ref).collect();
             // A transaction fails as a whole before anything is read or written.
             let all = all.map_err(Clone::clone)?;
-            if !rules.is_import {
+            if rules.import.is_none() {
                 references = ConditionalReference::in_entries(&all, self.fhir_base(), now)?;
             }
             check_once(all)?;
@@ -282,6 +299,10 @@ impl Resources {
                 continue;
             }
             let effect = if is_left_out { None } else { written.next() };
+            if effect.is_some_and(|written| written.effect == WriteEffect::Outdated) {
+                done.push(Ok(EntryResult::Outdated(kind)));
+                continue;
+            }
             if action == EntryAction::Delete {
                 let deletion = match effect.map(|written| written.effect) {
                     Some(WriteEffect::Deleted) => self.deletion(kind, &id, commit.seq).await,
@@ -294,7 +315,7 @@ impl Resources {
             let stored = version.map_err(Into::into).and_then(|version| stored(kind, &id, version));
             let stored = stored.map(|stored| StoredResource { bytes: Bytes::new(), ..stored });
             done.push(stored.map(|stored| match effect.map(|written| written.effect) {
-                None => EntryResult::Found(stored),
+                None | Some(WriteEffect::Nothing) => EntryResult::Found(stored),
                 Some(WriteEffect::Created) => EntryResult::Created(stored),
                 Some(_) => EntryResult::Updated(stored),
             }));
@@ -312,15 +333,6 @@ impl Resources {
         let version = self.store().read(&ResourceKey::new(read.kind, &*read.id), read.at).await?;
         stored(read.kind, &read.id, version)
     }
-}
-
-/// Rules for the plan of a Bundle.
-pub(crate) struct PlanRules {
-    /// Rules for the resources. The size is also the limit for the Bundle.
-    pub resource: ResourceRules,
-    /// `true` for an import: created resources keep their ids, so that it can be repeated, and conditional
-    /// references are resolved later.
-    pub is_import: bool,
 }
 
 /// The target in the request of an entry.

@@ -3,10 +3,12 @@
 use std::collections::HashSet;
 
 use fhir::validation::ElementDefects;
+use jiff::Timestamp;
 use store::{ExpectVersion, ResourceKey, VersionWrite};
 
 use super::entry_action::EntryAction;
 use super::entry_condition::EntryCondition;
+use super::plan_rules::ImportRules;
 use crate::ResourceBodyError;
 use crate::search::filter::TypeFilter;
 use crate::write::prepare::PreparedResource;
@@ -28,6 +30,10 @@ pub struct PlannedEntry {
     /// The search that found nothing, so that the entry creates a resource.
     pub(crate) created_for: Option<String>,
     pub(crate) prepared: Option<PreparedResource>,
+    /// The rules of the import to which the entry belongs.
+    pub(crate) import: Option<ImportRules>,
+    /// Source time of the version that an import writes.
+    pub(crate) source_time: Option<Timestamp>,
 }
 
 impl PlannedEntry {
@@ -69,7 +75,12 @@ impl PlannedEntry {
             }
             None => VersionWrite::delete(key),
         };
-        let write = write.expecting(self.expect);
+        let write = VersionWrite {
+            source_time: self.source_time,
+            unless_same: self.import.is_some(),
+            unless_outdated: self.import.is_some_and(|rules| !rules.overwrite),
+            ..write.expecting(self.expect)
+        };
         Some(match self.guard.take() {
             Some(guard) => guard.apply(write),
             None => write,
