@@ -232,6 +232,25 @@ impl Job {
         role(&self.level, &self.parameters, kind, has_compartments).unwrap_or(ExportRole::Main)
     }
 
+    /// The full export that this request would have been at another time, from the snapshot `seq`.
+    pub(crate) fn in_full(&self, seq: Seq, time: Timestamp) -> Self {
+        let mut job = self.clone();
+        (job.seq, job.transaction_time) = (seq.0, time);
+        job.parameters.since = None;
+        job.joined_since = job.joined_since.filter(|joined| *joined <= time);
+        job
+    }
+
+    /// `true` if the export has Provenance only of other exported resources.
+    pub(crate) fn has_associated_provenance(&self) -> bool {
+        self.parameters.provenance.is_some() && self.kinds.iter().any(|kind| kind == "Provenance")
+    }
+
+    /// `true` if resources of some type are exported because others refer to them.
+    pub(crate) fn has_supporting(&self) -> bool {
+        self.kinds.iter().any(|kind| self.role(kind).is_supporting())
+    }
+
     /// `true` if all resources of the type are new to a client that has the export of `_since`: the type
     /// was not in the compartment then.
     pub(crate) fn is_new_type(&self, kind: &str) -> bool {

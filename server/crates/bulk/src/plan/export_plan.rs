@@ -14,8 +14,8 @@ use crate::job::cursor::ExportCursor;
 use crate::plan::listed_resources::ListedResources;
 use crate::plan::member_provenance::provenance_of_members;
 use crate::plan::membership::{GroupReader, Membership, PatientScope};
-use crate::plan::scope_changes::{ScopeAt, ScopeChanges, ScopeComparison, is_met};
-use crate::plan::supporting::ReferenceSet;
+use crate::plan::scope_changes::{ScopeAt, ScopeChanges, ScopeComparison, ScopeSide, is_met};
+use crate::plan::supporting::{ReferenceSet, SupportingSets};
 use crate::request::kick_off::ExportLevel;
 use crate::request::parameters::ExportParameters;
 
@@ -79,11 +79,17 @@ pub(crate) enum CollectStage {
 }
 
 impl ExportPlan {
-    /// Prepares the selection of a job.
-    pub async fn of(job: &Job, store: &Store, reading: &GroupReader) -> Result<Self, GroupError> {
+    /// Prepares the selection of a job. An increment that has supporting resources needs them; all other jobs
+    /// search them while they write.
+    pub async fn of(
+        job: &Job,
+        store: &Store,
+        reading: &GroupReader,
+        supporting: Option<SupportingSets>,
+    ) -> Result<Self, GroupError> {
         let filters = read_filters(&job.parameters, &reading.fhir_base, job.transaction_time)?;
         let membership = Membership::of(job, store, reading).await?;
-        let scope = scope_changes(job, store, &filters, &membership).await?;
+        let scope = scope_changes(job, store, &filters, &membership, supporting.as_ref()).await?;
         let Membership { patients, joiners, leavers, excluded, was_unknown, .. } = membership;
         let mut changes = match job.parameters.since {
             Some(since) => ListedResources::changed_since(store, since, job.seq()).await?,
@@ -102,7 +108,9 @@ impl ExportPlan {
         {
             candidates.set("Provenance", ids);
         }
-        let (fhir_base, supporting) = (reading.fhir_base.clone(), Mutex::default());
+        let supporting =
+            supporting.map(|sets| SupportingReferences { references: sets.now, stage: CollectStage::Done });
+        let (fhir_base, supporting) = (reading.fhir_base.clone(), Mutex::new(supporting.unwrap_or_default()));
         Ok(Self {
             patients,
             filters,
@@ -129,18 +137,18 @@ impl ExportPlan {
                 "the Group was inactive or could not be read at the time of _since, so that this increment does not list the Patients who left it before; to update a copy, export the Group without _since".to_owned(),
             );
         }
-        // Patients and resources that are listed under `deleted` need no further words.
+        // Patients whose resources are listed under `deleted` need no further words.
         if job.group_leavers == GroupLeavers::Outcome {
             texts.extend(self.leavers.iter().map(|id| {
                 format!(
                     "Patient/{id} is no longer a member of the Group; remove its resources from your copy, unless they are also in the compartment of a member"
                 )
             }));
-            let left = self.scope.left.iter();
+            let left = self.scope.named.iter();
             let left = left.flat_map(|(kind, ids)| ids.iter().map(move |id| format!("{kind}/{id}")));
             texts.extend(left.collect::<Vec<_>>().chunks(NAMED_TOGETHER).map(|references| {
                 format!(
-                    "no longer in this export, because they belong to other patients or match no search: {}; remove them from your copy",
+                    "no longer in this export, because they belong to other patients, match no search, or are not referred to any more: {}; remove them from your copy",
                     references.join(", ")
                 )
             }));
@@ -198,15 +206,17 @@ impl ExportPlan {
     }
 }
 
-/// The resources that left or entered the export since `_since`. An export of everything without a search has
-/// none.
+/// The resources that left or entered the export since `_since`. An export of everything without a search,
+/// and without resources that depend on others, has none.
 async fn scope_changes(
     job: &Job,
     store: &Store,
     filters: &[TypeFilter],
     membership: &Membership,
+    supporting: Option<&SupportingSets>,
 ) -> Result<ScopeChanges, GroupError> {
-    let is_limited = job.level != ExportLevel::System || !filters.is_empty();
+    let depends = supporting.is_some() || job.has_associated_provenance();
+    let is_limited = job.level != ExportLevel::System || !filters.is_empty() || depends;
     let Some(since) = job.parameters.since.filter(|_| is_limited && !membership.lacks_groups) else {
         return Ok(ScopeChanges::default());
     };
@@ -219,8 +229,14 @@ async fn scope_changes(
     let now = membership.patients.at_one_time();
     let before =
         membership.before.as_ref().map_or_else(|| membership.patients.at_one_time(), ScopeAt::Members);
-    let since = store.seq_at(since).await?;
-    ScopeComparison { store, job, filters, before, now, since, lists, named }.run(listed).await
+    let before = ScopeSide {
+        patients: before,
+        seq: store.seq_at(since).await?,
+        supporting: supporting.map(|sets| &sets.before),
+    };
+    let now = ScopeSide { patients: now, seq: job.seq(), supporting: supporting.map(|sets| &sets.now) };
+    let joiners = &membership.joiners;
+    ScopeComparison { store, job, filters, before, now, lists, joiners, named }.run(listed, supporting).await
 }
 
 /// Reads the searches of a request, which were checked at the kick-off.

@@ -2,6 +2,7 @@
 
 pub(crate) mod export_plan;
 pub(crate) mod joined_types;
+pub(crate) mod latest_provenance;
 pub(crate) mod listed_resources;
 pub(crate) mod member_provenance;
 pub(crate) mod membership;

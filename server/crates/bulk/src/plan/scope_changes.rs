@@ -7,11 +7,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use resources::assignment::patients_of;
 use resources::filter::TypeFilter;
 use store::{ResourceKey, ScanOptions, Seq, Store, StoreError, Version, Versions as _};
 
 use crate::group::{GroupError, GroupMembers};
 use crate::job::Job;
+use crate::plan::latest_provenance::latest_provenance;
+use crate::plan::supporting::{ReferenceSet, SupportingSets};
+use crate::request::parameters::ProvenanceScope;
 
 /// Number of changes in one read.
 const PAGE: usize = 5_000;
@@ -24,22 +28,25 @@ type IdsByType = BTreeMap<String, BTreeSet<String>>;
 /// The resources that left and entered an export.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ScopeChanges {
-    /// Resources that were exported at `_since`, and are not exported at the snapshot. Some of them may be
-    /// deleted.
-    pub left: IdsByType,
+    /// Resources that were exported at `_since`, are not exported at the snapshot, and are listed under
+    /// `deleted`. Some of them may be deleted.
+    pub listed: IdsByType,
+    /// Such resources that are named in an OperationOutcome instead.
+    pub named: IdsByType,
     /// Resources that were not exported at `_since`, are at the snapshot, and were not changed between.
     pub entered: IdsByType,
 }
 
 impl ScopeChanges {
-    /// The ids of a type that left the export, sorted.
-    pub fn left(&self, kind: &str) -> Vec<&str> {
-        self.left.get(kind).into_iter().flatten().map(String::as_str).collect()
+    /// The ids of a type that left the export and are listed under `deleted`, sorted.
+    pub fn listed(&self, kind: &str) -> Vec<&str> {
+        self.listed.get(kind).into_iter().flatten().map(String::as_str).collect()
     }
 
     /// Checks that the lists fit into the memory.
     fn check_size(&self) -> Result<(), GroupError> {
-        let count: usize = self.left.values().chain(self.entered.values()).map(BTreeSet::len).sum();
+        let lists = [&self.listed, &self.named, &self.entered];
+        let count: usize = lists.into_iter().flat_map(BTreeMap::values).map(BTreeSet::len).sum();
         if count <= MAX_CHANGED {
             return Ok(());
         }
@@ -48,9 +55,9 @@ impl ScopeChanges {
         )))
     }
 
-    /// `true` if the resource has left the export.
-    pub fn has_left(&self, key: &ResourceKey) -> bool {
-        self.left.get(&key.kind).is_some_and(|ids| ids.contains(&key.id))
+    /// `true` if the resource has left the export and is listed under `deleted`.
+    pub fn lists(&self, key: &ResourceKey) -> bool {
+        self.listed.get(&key.kind).is_some_and(|ids| ids.contains(&key.id))
     }
 
     /// `true` if the resource has entered the export.
@@ -67,17 +74,27 @@ pub(crate) enum ScopeAt<'a> {
     Members(&'a GroupMembers),
 }
 
+/// An export at one time.
+pub(crate) struct ScopeSide<'a> {
+    pub patients: ScopeAt<'a>,
+    /// Sequence number of the last write at this time.
+    pub seq: Seq,
+    /// The references to supporting resources, if the export has some.
+    pub supporting: Option<&'a ReferenceSet>,
+}
+
 /// The export at `_since` and at the snapshot.
 pub(crate) struct ScopeComparison<'a> {
     pub store: &'a Store,
     pub job: &'a Job,
     pub filters: &'a [TypeFilter],
-    pub before: ScopeAt<'a>,
-    pub now: ScopeAt<'a>,
-    /// Sequence number of the last write at `_since`.
-    pub since: Seq,
-    /// `true` if the resources that left are listed under `deleted`.
+    pub before: ScopeSide<'a>,
+    pub now: ScopeSide<'a>,
+    /// `true` if all resources that left are listed under `deleted`. Otherwise only deleted ones are.
     pub lists: bool,
+    /// Patients who have joined the Group. Their resources are exported however old they are, and so is the
+    /// Provenance of these.
+    pub joiners: &'a GroupMembers,
     /// Patients whose resources need not be named one by one, because the Patients are.
     pub named: &'a GroupMembers,
 }
@@ -85,7 +102,11 @@ pub(crate) struct ScopeComparison<'a> {
 impl ScopeComparison<'_> {
     /// Compares the exports. `leavers` are the Patients whose resources may have left although they were not
     /// changed.
-    pub async fn run(&self, leavers: &GroupMembers) -> Result<ScopeChanges, GroupError> {
+    pub async fn run(
+        &self,
+        leavers: &GroupMembers,
+        supporting: Option<&SupportingSets>,
+    ) -> Result<ScopeChanges, GroupError> {
         let mut scope_changes = ScopeChanges::default();
         let kinds = self.store.kinds(self.job.seq()).await?;
         let compartment_kinds: Vec<_> =
@@ -95,7 +116,22 @@ impl ScopeComparison<'_> {
                 .await?;
             scope_changes.check_size()?;
         }
-        let mut after = self.since;
+        if self.exports(PROVENANCE) {
+            for patient in self.joiners.iter() {
+                self.compare_provenance_in(
+                    &format!("Patient/{patient}"),
+                    &compartment_kinds,
+                    &mut scope_changes,
+                )
+                .await?;
+                scope_changes.check_size()?;
+            }
+        }
+        for (kind, id) in supporting.into_iter().flat_map(SupportingSets::differences) {
+            self.compare_alone(&ResourceKey::new(kind, id), &mut scope_changes).await?;
+        }
+        scope_changes.check_size()?;
+        let mut after = self.before.seq;
         loop {
             let changes = self.store.changes(after, PAGE).await?;
             let Some(last) = changes.last() else { break };
@@ -112,7 +148,7 @@ impl ScopeComparison<'_> {
                 let exists = now.is_some_and(|now| !now.is_deleted());
                 self.compare(&change.key, &mut scope_changes).await?;
                 if change.key.kind == "Patient"
-                    && matches!(self.now, ScopeAt::Patients)
+                    && matches!(self.now.patients, ScopeAt::Patients)
                     && exists != self.existed(&change.key).await?
                 {
                     let compartment = change.key.to_string();
@@ -129,7 +165,7 @@ impl ScopeComparison<'_> {
 
     /// `true` if a resource existed at `_since`.
     async fn existed(&self, key: &ResourceKey) -> Result<bool, StoreError> {
-        let before = self.store.read(key, self.since).await?;
+        let before = self.store.read(key, self.before.seq).await?;
         Ok(before.is_some_and(|before| !before.is_deleted()))
     }
 
@@ -148,10 +184,25 @@ impl ScopeComparison<'_> {
         Ok(())
     }
 
+    /// Compares the Provenance of the resources in a compartment, also of types that are not exported.
+    async fn compare_provenance_in(
+        &self,
+        compartment: &str,
+        kinds: &[&String],
+        scope_changes: &mut ScopeChanges,
+    ) -> Result<(), StoreError> {
+        for kind in kinds {
+            for key in self.ids_in(compartment, kind).await? {
+                self.compare_provenance(&key.to_string(), scope_changes).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// The resources of a type that are in a compartment at one of the times.
     async fn ids_in(&self, compartment: &str, kind: &str) -> Result<BTreeSet<ResourceKey>, StoreError> {
         let mut keys = BTreeSet::new();
-        for seq in [self.since, self.job.seq()] {
+        for seq in [self.before.seq, self.now.seq] {
             let mut after: Option<String> = None;
             loop {
                 let scan = ScanOptions::at(seq).after(after.as_deref());
@@ -166,13 +217,34 @@ impl ScopeComparison<'_> {
         Ok(keys)
     }
 
-    /// Compares a resource, and the Provenance that has it as a target.
+    /// Compares a resource, and the Provenance that has it as a target. If only the latest Provenance of a
+    /// resource is exported, another one can change which one that is.
     async fn compare(&self, key: &ResourceKey, scope_changes: &mut ScopeChanges) -> Result<(), StoreError> {
         self.compare_alone(key, scope_changes).await?;
         if key.kind != PROVENANCE && self.exports(PROVENANCE) {
-            for provenance in self.ids_in(&key.to_string(), PROVENANCE).await? {
-                self.compare_alone(&provenance, scope_changes).await?;
+            self.compare_provenance(&key.to_string(), scope_changes).await?;
+        }
+        if key.kind == PROVENANCE && self.job.parameters.provenance == Some(ProvenanceScope::Latest) {
+            let mut targets = BTreeSet::new();
+            for seq in [self.before.seq, self.now.seq] {
+                let version = self.store.read(key, seq).await?;
+                targets.extend(version.into_iter().flat_map(|version| version.compartments));
             }
+            for target in targets {
+                self.compare_provenance(&target, scope_changes).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the Provenance of a target, such as `Observation/o`.
+    async fn compare_provenance(
+        &self,
+        target: &str,
+        scope_changes: &mut ScopeChanges,
+    ) -> Result<(), StoreError> {
+        for provenance in self.ids_in(target, PROVENANCE).await? {
+            self.compare_alone(&provenance, scope_changes).await?;
         }
         Ok(())
     }
@@ -185,15 +257,15 @@ impl ScopeComparison<'_> {
         if !self.exports(&key.kind) {
             return Ok(());
         }
-        let before = self.store.read(key, self.since).await?;
-        let now = self.store.read(key, self.job.seq()).await?;
-        let is_unchanged = now.as_ref().is_some_and(|now| now.seq <= self.since);
+        let before = self.store.read(key, self.before.seq).await?;
+        let now = self.store.read(key, self.now.seq).await?;
+        let is_unchanged = now.as_ref().is_some_and(|now| now.seq <= self.before.seq);
         let was_exported = match &before {
-            Some(version) => self.has(&self.before, version, self.since).await?,
+            Some(version) => self.has(&self.before, version).await?,
             None => false,
         };
         let is_exported = match &now {
-            Some(version) => self.has(&self.now, version, self.job.seq()).await?,
+            Some(version) => self.has(&self.now, version).await?,
             None => false,
         };
         let is_named = |compartment: &String| {
@@ -202,6 +274,7 @@ impl ScopeComparison<'_> {
         if before.is_some_and(|before| before.compartments.iter().any(is_named)) {
             return Ok(());
         }
+        let is_deleted = now.as_ref().is_none_or(Version::is_deleted);
         // Tombstones of exported Patients are listed in any case.
         if !self.lists
             && let Some(now) = now.filter(Version::is_deleted)
@@ -209,8 +282,10 @@ impl ScopeComparison<'_> {
         {
             return Ok(());
         }
+        let lists = self.lists || is_deleted && self.depends_on_others(&key.kind);
         let changed = match (was_exported, is_exported) {
-            (true, false) => &mut scope_changes.left,
+            (true, false) if lists => &mut scope_changes.listed,
+            (true, false) => &mut scope_changes.named,
             (false, true) if is_unchanged => &mut scope_changes.entered,
             _ => return Ok(()),
         };
@@ -220,27 +295,82 @@ impl ScopeComparison<'_> {
 
     /// `true` if a tombstone is listed under `deleted` without regard to this comparison.
     fn keeps_tombstone(&self, tombstone: &Version) -> bool {
+        if self.depends_on_others(&tombstone.key.kind) {
+            return false;
+        }
         let mut patients = tombstone.compartments.iter().filter_map(|own| own.strip_prefix("Patient/"));
-        match &self.now {
+        match &self.now.patients {
             ScopeAt::All => true,
             ScopeAt::Patients => patients.next().is_some(),
             ScopeAt::Members(members) => patients.any(|id| members.position(id).is_some()),
         }
     }
 
-    /// `true` for types that the request selects. Associated Provenance depends on what the same export
-    /// contains, and supporting resources on references; both are not compared.
     fn exports(&self, kind: &str) -> bool {
-        let is_associated = kind == PROVENANCE && self.job.parameters.provenance.is_some();
         self.job.kinds.iter().any(|exported| exported == kind)
-            && self.job.role(kind).is_main()
-            && !is_associated
+    }
+
+    /// `true` for types whose resources are exported because of other exported resources.
+    fn depends_on_others(&self, kind: &str) -> bool {
+        let is_associated = kind == PROVENANCE && self.job.parameters.provenance.is_some();
+        is_associated || self.job.role(kind).is_supporting()
     }
 
     /// `true` if the export at a time contains this version.
-    async fn has(&self, scope: &ScopeAt<'_>, version: &Version, seq: Seq) -> Result<bool, StoreError> {
+    async fn has(&self, side: &ScopeSide<'_>, version: &Version) -> Result<bool, StoreError> {
+        if version.key.kind == PROVENANCE
+            && let Some(which) = self.job.parameters.provenance
+        {
+            return self.has_provenance(side, version, which).await;
+        }
+        Ok(self.has_supporting(side, version) || self.selects(side, version).await?)
+    }
+
+    /// `true` if exported resources refer to this version, and it is not that of another Patient.
+    fn has_supporting(&self, side: &ScopeSide<'_>, version: &Version) -> bool {
+        let Version { key, compartments, body, .. } = version;
+        let is_shared = self.job.joined_since.is_none() || patients_of(compartments).next().is_none();
+        is_shared
+            && self.job.role(&key.kind).is_supporting()
+            && side.supporting.is_some_and(|references| references.has(&key.kind, &key.id))
+            && body.as_ref().is_some_and(|body| is_met(self.filters, &key.kind, body))
+    }
+
+    /// `true` if the Provenance belongs to a resource that the request selects.
+    async fn has_provenance(
+        &self,
+        side: &ScopeSide<'_>,
+        version: &Version,
+        which: ProvenanceScope,
+    ) -> Result<bool, StoreError> {
         let Some(body) = &version.body else { return Ok(false) };
-        if !is_met(self.filters, &version.key.kind, body) {
+        if !is_met(self.filters, PROVENANCE, body) {
+            return Ok(false);
+        }
+        for name in &version.compartments {
+            let Some((kind, id)) = name.split_once('/').filter(|(kind, _)| *kind != PROVENANCE) else {
+                continue;
+            };
+            if !self.exports(kind) {
+                continue;
+            }
+            let target = self.store.read(&ResourceKey::new(kind, id), side.seq).await?;
+            let Some(target) = target else { continue };
+            if self.selects(side, &target).await?
+                && (which == ProvenanceScope::Relevant
+                    || latest_provenance(self.store, name, side.seq).await?.as_ref() == Some(&version.key.id))
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// `true` if the request selects this version itself, at a time.
+    async fn selects(&self, side: &ScopeSide<'_>, version: &Version) -> Result<bool, StoreError> {
+        let Some(body) = &version.body else { return Ok(false) };
+        let (scope, seq) = (&side.patients, side.seq);
+        if !self.job.role(&version.key.kind).is_main() || !is_met(self.filters, &version.key.kind, body) {
             return Ok(false);
         }
         if matches!(scope, ScopeAt::All) {

@@ -5,8 +5,10 @@
 //! these types. It then reads the collected resources, which may refer to further ones (a PractitionerRole to
 //! its Practitioner), until a pass finds no new reference. The result depends only on the snapshot, so
 //! another worker collects the same references. Only ids are held in memory, as one string with a hash table
-//! of offsets. If they exceed a limit, the job fails. `_since` does not apply to supporting resources,
-//! because the resource that refers to one may be new.
+//! of offsets. If they exceed a limit, the job fails.
+//!
+//! An export since a time compares the supporting resources of two full exports, at that time and now
+//! ([`SupportingSets`]): a resource can become supporting, or cease to be, without being changed.
 
 use std::hash::BuildHasher as _;
 
@@ -19,6 +21,21 @@ use crate::request::kick_off::SUPPORTING;
 
 /// Maximum memory for ids and their hash table in bytes, enough for about two million ids.
 const LIMIT: usize = 48 << 20;
+
+/// The supporting resources of an increment: those of the export at `_since`, and those of the present one.
+#[derive(Debug, Default)]
+pub(crate) struct SupportingSets {
+    pub before: ReferenceSet,
+    pub now: ReferenceSet,
+}
+
+impl SupportingSets {
+    /// The references that are in one of the sets only, as type and id.
+    pub fn differences(&self) -> impl Iterator<Item = (&str, &str)> {
+        let left = self.before.iter().filter(|(kind, id)| !self.now.has(kind, id));
+        left.chain(self.now.iter().filter(|(kind, id)| !self.before.has(kind, id)))
+    }
+}
 
 /// The error for references that exceed [`LIMIT`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +60,11 @@ impl ReferenceSet {
     pub fn has(&self, kind: &str, id: &str) -> bool {
         let key = format!("{kind}/{id}");
         self.table.find(self.hasher.hash_one(&key), |offset| self.at(*offset) == key).is_some()
+    }
+
+    /// The references as type and id, in the order in which they were added.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        (0..self.starts.len()).filter_map(|index| self.at(index as u32).split_once('/'))
     }
 
     /// The ids of the references to a type, in any order.

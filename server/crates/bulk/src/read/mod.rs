@@ -3,3 +3,4 @@
 pub(crate) mod delete_bundle;
 pub(crate) mod read_ahead;
 pub(crate) mod selection;
+pub(crate) mod supporting_comparison;

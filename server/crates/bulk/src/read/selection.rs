@@ -9,7 +9,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use resources::assignment::patients_of;
 use resources::result::elements::ElementProjection;
-use serde::Deserialize;
 use store::{
     LinePage, ResourceKey, ScanOptions, Seq, Store, StoreError, UpdatedRange, Version, VersionPage,
     Versions as _,
@@ -20,6 +19,7 @@ use crate::group::GroupMembers;
 use crate::job::Job;
 use crate::job::cursor::ExportCursor;
 use crate::plan::export_plan::{CollectStage, ExportPlan};
+use crate::plan::latest_provenance::latest_provenance;
 use crate::plan::listed_resources::ListedResources;
 use crate::plan::membership::PatientScope;
 use crate::plan::supporting::TooManyReferences;
@@ -216,14 +216,11 @@ impl<'a> Selection<'a> {
 
     /// The resources to read, if only they can be selected.
     fn listed(&self) -> Option<&ListedResources> {
-        if self.with_supporting.is_some() {
-            return self.with_supporting.as_ref();
-        }
-        if self.role != ExportRole::Main {
-            return None;
-        }
         let ExportPlan { changes, candidates, .. } = self.criteria;
-        let candidates = Some(candidates).filter(|listed| listed.has(self.kind));
+        let candidates = match self.role {
+            ExportRole::Main => Some(candidates).filter(|listed| listed.has(self.kind)),
+            ExportRole::Supporting | ExportRole::MainAndSupporting => self.with_supporting.as_ref(),
+        };
         // All resources of a new type are exported, however old they are.
         let is_new_type =
             self.job.is_new_type(self.kind) || self.kind == "Provenance" && self.job.has_new_type();
@@ -263,17 +260,15 @@ impl<'a> Selection<'a> {
         if version.is_deleted() != self.deleted {
             return Ok(false);
         }
-        if self.role == ExportRole::MainAndSupporting && self.is_supporting(version).await {
-            return self.is_met(version).await;
-        }
-        let is_in_time = self.role == ExportRole::Supporting
-            || self.is_in_time(version)
-            || self.is_of_joiner_by_target(version).await?;
-        if !is_in_time || !self.is_met(version).await? {
-            return Ok(false);
+        if self.role.is_supporting() && self.is_supporting(version).await {
+            return Ok(self.is_new(version) && self.is_met(version).await?);
         }
         if self.role == ExportRole::Supporting {
-            return Ok(self.is_supporting(version).await);
+            return Ok(false);
+        }
+        let is_in_time = self.is_in_time(version) || self.is_of_joiner_by_target(version).await?;
+        if !is_in_time || !self.is_met(version).await? {
+            return Ok(false);
         }
         if self.kind == "Provenance"
             && let Some(which) = self.job.parameters.provenance
@@ -302,7 +297,8 @@ impl<'a> Selection<'a> {
     /// export of all Patients, they are.
     async fn list_with_supporting(&mut self) -> Result<(), StoreError> {
         let PatientScope::Members(members) = &self.criteria.patients else { return Ok(()) };
-        if self.role != ExportRole::MainAndSupporting || self.with_supporting.is_some() {
+        let is_listed = self.with_supporting.is_some() || self.criteria.changes.is_some();
+        if self.role != ExportRole::MainAndSupporting || is_listed {
             return Ok(());
         }
         let mut ids = self.criteria.supporting.lock().await.references.ids_of(self.kind);
@@ -327,14 +323,17 @@ impl<'a> Selection<'a> {
     }
 
     fn is_in_time(&self, version: &Version) -> bool {
-        let parameters = &self.job.parameters;
-        let is_new = self.is_of_joiner(version)
+        let until = self.job.parameters.until;
+        self.is_new(version) && until.is_none_or(|until| version.updated < until)
+    }
+
+    /// `true` if a client that has the export of `_since` does not have this version.
+    fn is_new(&self, version: &Version) -> bool {
+        let is_entered = self.is_of_joiner(version)
             || self.criteria.scope.has_entered(&version.key)
             || self.job.is_new_type(&version.key.kind);
-        let is_after =
-            parameters.since.is_none_or(|since| version.updated > since) || !self.deleted && is_new;
-        let is_before = parameters.until.is_none_or(|until| version.updated < until);
-        is_after && is_before
+        let since = self.job.parameters.since;
+        since.is_none_or(|since| version.updated > since) || !self.deleted && is_entered
     }
 
     /// `true` if the resource is in the compartment of a Patient who has joined the Group since `_since`.
@@ -461,7 +460,13 @@ impl<'a> Selection<'a> {
         if !self.job.role(kind).is_main() {
             return Ok(false);
         }
-        if !self.is_in_time(&version) || !self.is_met(&version).await? {
+        // An increment has new Provenance of unchanged resources, too.
+        let until = self.job.parameters.until;
+        let is_in_time = match self.deleted {
+            true => self.is_in_time(&version),
+            false => until.is_none_or(|until| version.updated < until),
+        };
+        if !is_in_time || !self.is_met(&version).await? {
             return Ok(false);
         }
         match &self.criteria.patients {
@@ -477,28 +482,14 @@ impl<'a> Selection<'a> {
         {
             return Ok(latest.clone());
         }
-        let mut latest = None;
-        let mut after = None;
-        loop {
-            let scan = ScanOptions::at(self.seq()).limit(PAGE).after(after.as_deref());
-            let page = self.store.scan_compartment(target, "Provenance", scan).await?;
-            for version in page.versions {
-                let recorded = version.body.as_deref().and_then(recorded);
-                latest = latest.max(Some((recorded, version.updated, version.key.id)));
-            }
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
-        }
-        let latest = latest.map(|(_, _, id)| id);
+        let latest = latest_provenance(self.store, target, self.seq()).await?;
         self.latest = Some((target.to_owned(), latest.clone()));
         Ok(latest)
     }
 
     /// Searches one more page for references to supporting resources. Returns `true` when all references are
     /// known.
-    async fn know_supporting(&self) -> Result<bool, SelectionError> {
+    pub async fn know_supporting(&self) -> Result<bool, SelectionError> {
         let mut known = self.criteria.supporting.lock().await;
         let known = &mut *known;
         let kinds = &self.job.kinds;
@@ -585,14 +576,4 @@ fn lines_of(versions: &[Version]) -> LinePage {
 fn first_member(version: &Version, members: &GroupMembers) -> Option<usize> {
     let ids = version.compartments.iter().filter_map(|compartment| compartment.strip_prefix("Patient/"));
     ids.filter_map(|id| members.position(id)).min()
-}
-
-/// The time in `recorded` of a Provenance.
-fn recorded(provenance: &[u8]) -> Option<jiff::Timestamp> {
-    #[derive(Deserialize)]
-    struct Recorded<'a> {
-        #[serde(borrow)]
-        recorded: resources::json::Text<'a>,
-    }
-    fhir::instant::parse(&serde_json::from_slice::<Recorded<'_>>(provenance).ok()?.recorded).ok()
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use fhir::{Json as _, OperationOutcome};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use store::{Store, StoreError, Versions as _};
+use store::{ResourceKey, Store, StoreError, Versions as _};
 use tokio::fs::File;
 use tokio::io::AsyncWriteExt as _;
 
@@ -20,6 +20,7 @@ use crate::plan::joined_types::joined_since;
 use crate::plan::membership::GroupReader;
 use crate::read::delete_bundle;
 use crate::read::selection::{Selection, SelectionError};
+use crate::read::supporting_comparison::SupportingComparison;
 use crate::request::exported_kinds;
 use crate::request::kick_off::{self, KickOff, KickOffError, check_since};
 use crate::request::parameters::{ParameterRules, check_parameters};
@@ -118,7 +119,15 @@ pub async fn export(
     job.joined_since = joined_since(store).await?;
     ExportPlan::choose_indexed_types(&mut job, store, fhir_base).await.map_err(unknown)?;
     let reading = GroupReader { fhir_base: fhir_base.to_owned(), nested_groups: false };
-    let criteria = ExportPlan::of(&job, store, &reading).await.map_err(unknown)?;
+    let mut supporting = None;
+    if let Some(comparison) =
+        Box::pin(SupportingComparison::of(&job, store, &reading)).await.map_err(unknown)?
+    {
+        while !comparison.advance().await? {}
+        supporting = Some(comparison.into_sets());
+    }
+    let plan = Box::pin(ExportPlan::of(&job, store, &reading, supporting));
+    let criteria = plan.await.map_err(unknown)?;
     let mut written = Vec::new();
     for kind in &job.kinds {
         let mut file = Lines::new(out.join(format!("{kind}.ndjson")));
@@ -180,12 +189,20 @@ async fn write_deleted(
     for kind in &job.kinds {
         let mut selection = Selection::from(store, job, kind, criteria, ExportCursor::default()).of_deleted();
         while let Some(versions) = selection.next().await? {
-            deleted += versions.len() as u64;
-            for version in &versions {
-                bundle.add(&version.key);
+            let keys = versions.into_iter().map(|version| version.key);
+            for key in keys.filter(|key| !criteria.scope.lists(key)) {
+                deleted += 1;
+                bundle.add(&key);
                 if bundle.is_full() {
                     file.line(&bundle.take()).await?;
                 }
+            }
+        }
+        for id in criteria.scope.listed(kind) {
+            deleted += 1;
+            bundle.add(&ResourceKey::new(kind, id));
+            if bundle.is_full() {
+                file.line(&bundle.take()).await?;
             }
         }
     }

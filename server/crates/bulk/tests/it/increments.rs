@@ -165,10 +165,15 @@ proptest! {
 #[derive(Debug, Clone)]
 enum Change {
     Patient(usize, u8),
-    /// An Observation with a status belongs to a Patient, or to none.
-    Observation(usize, Option<usize>, bool),
-    /// Provenance of an Observation.
-    Provenance(usize, usize),
+    /// An Observation with a status belongs to a Patient, or to none, and may have a performer.
+    Observation(usize, Option<usize>, bool, Option<Performer>),
+    /// Provenance of two resources with a time, some of which may not exist or be of another type.
+    Provenance(usize, [(&'static str, usize); 2], u8),
+    /// A Practitioner with an Organization.
+    Practitioner(usize, usize),
+    Organization(usize, u8),
+    /// A Device, which may belong to a Patient.
+    Device(usize, Option<usize>),
     Delete(&'static str, usize),
     /// The Group has these members, as bits; the membership of the last one ends soon.
     Members(u8),
@@ -178,14 +183,26 @@ enum Change {
     Pass,
 }
 
+/// A resource that may be supporting: its type and number.
+type Performer = (&'static str, usize);
+
 fn change() -> impl Strategy<Value = Change> {
     let number = || 0_usize..5;
+    let performer = || (prop::sample::select(vec!["Practitioner", "Organization", "Device"]), 0_usize..3);
+    let target =
+        || (prop::sample::select(vec!["Observation", "Observation", "Device", "Practitioner"]), 0_usize..4);
     prop_oneof![
         2 => (number(), any::<u8>()).prop_map(|(number, value)| Change::Patient(number, value)),
-        4 => (number(), proptest::option::weighted(0.9, number()), any::<bool>())
-            .prop_map(|(number, patient, is_final)| Change::Observation(number, patient, is_final)),
-        1 => (number(), number()).prop_map(|(number, target)| Change::Provenance(number, target)),
-        2 => (prop::sample::select(vec!["Patient", "Observation", "Provenance"]), number())
+        4 => (number(), proptest::option::weighted(0.9, number()), any::<bool>(), proptest::option::of(performer()))
+            .prop_map(|(number, patient, is_final, performer)| {
+                Change::Observation(number, patient, is_final, performer)
+            }),
+        2 => (number(), [target(), target()], 0..3_u8)
+            .prop_map(|(number, targets, recorded)| Change::Provenance(number, targets, recorded)),
+        1 => (0_usize..3, 0_usize..3).prop_map(|(number, of)| Change::Practitioner(number, of)),
+        1 => (0_usize..3, any::<u8>()).prop_map(|(number, value)| Change::Organization(number, value)),
+        1 => (0_usize..3, proptest::option::of(number())).prop_map(|(number, of)| Change::Device(number, of)),
+        3 => (prop::sample::select(KINDS.to_vec()), number())
             .prop_map(|(kind, number)| Change::Delete(kind, number)),
         2 => (0_u8..32).prop_map(Change::Members),
         1 => (0_u8..32).prop_map(Change::Nested),
@@ -193,6 +210,9 @@ fn change() -> impl Strategy<Value = Change> {
         1 => Just(Change::Pass),
     ]
 }
+
+/// The types that the law writes.
+const KINDS: [&str; 6] = ["Device", "Observation", "Organization", "Patient", "Practitioner", "Provenance"];
 
 /// The Patients whose bits are set.
 fn patients(bits: u8) -> impl Iterator<Item = String> {
@@ -217,15 +237,36 @@ impl Change {
             Self::Patient(number, value) => {
                 world.put("Patient", &format!("p{number}"), json!({ "language": value.to_string() })).await;
             }
-            Self::Observation(number, patient, is_final) => {
+            Self::Observation(number, patient, is_final, performer) => {
                 let mut body = json!({ "status": if is_final { "final" } else { "registered" } });
                 if let Some(patient) = patient {
                     body["subject"] = reference("Patient", patient);
                 }
+                match performer {
+                    Some(("Device", device)) => body["device"] = reference("Device", device),
+                    Some((kind, number)) => body["performer"] = json!([reference(kind, number)]),
+                    None => {}
+                }
                 world.put("Observation", &format!("o{number}"), body).await;
             }
-            Self::Provenance(number, target) => {
-                let body = json!({ "target": [reference("Observation", target)] });
+            Self::Practitioner(number, organization) => {
+                let body = json!({ "qualification": [{
+                    "code": { "text": "x" }, "issuer": reference("Organization", organization),
+                }] });
+                world.put("Practitioner", &format!("h{number}"), body).await;
+            }
+            Self::Organization(number, value) => {
+                world.put("Organization", &format!("z{number}"), json!({ "name": value.to_string() })).await;
+            }
+            Self::Device(number, patient) => {
+                let patient = patient.map(|patient| reference("Patient", patient));
+                let body = patient.map_or(json!({}), |patient| json!({ "patient": patient }));
+                world.put("Device", &format!("d{number}"), body).await;
+            }
+            Self::Provenance(number, targets, recorded) => {
+                let targets = targets.map(|(kind, number)| reference(kind, number));
+                let recorded = format!("2026-01-0{}T00:00:00Z", recorded + 1);
+                let body = json!({ "target": targets, "recorded": recorded });
                 world.put("Provenance", &format!("v{number}"), body).await;
             }
             Self::Delete(kind, number) => world.delete(kind, &format!("{}{number}", letter(kind))).await,
@@ -241,6 +282,9 @@ fn letter(kind: &str) -> char {
     match kind {
         "Patient" => 'p',
         "Observation" => 'o',
+        "Practitioner" => 'h',
+        "Organization" => 'z',
+        "Device" => 'd',
         _ => 'v',
     }
 }
@@ -274,10 +318,23 @@ async fn converge(store: Store, rounds: &[Vec<Change>], level: ExportLevel, quer
 fn export() -> impl Strategy<Value = (ExportLevel, Vec<(&'static str, &'static str)>)> {
     let levels = vec![ExportLevel::System, ExportLevel::Patient, ExportLevel::Group("g".to_owned())];
     let types = ("_type", "Observation,Patient,Provenance");
+    let filter = ("_typeFilter", "Observation?status=final");
+    let (latest, relevant) = (
+        ("includeAssociatedData", "LatestProvenanceResources"),
+        ("includeAssociatedData", "RelevantProvenanceResources"),
+    );
     let queries = vec![
         vec![types],
-        vec![types, ("_typeFilter", "Observation?status=final")],
+        vec![types, filter],
         vec![("_type", "Observation")],
+        // Resources that are exported because of others.
+        vec![("_type", "Observation,Patient,Practitioner")],
+        vec![("_type", "Device,Observation"), filter],
+        vec![("includeAssociatedData", "_supporting")],
+        vec![relevant],
+        vec![("_type", "Observation"), latest],
+        vec![("_type", "Device,Observation,Organization"), latest],
+        vec![("_type", "Observation"), filter, relevant],
     ];
     (prop::sample::select(levels), prop::sample::select(queries))
 }
@@ -354,8 +411,9 @@ async fn resources_that_left_an_export_are_named_or_listed() {
         if group_leavers == GroupLeavers::Outcome {
             assert_eq!(texts.len(), 2, "{texts:?}");
             assert!(texts[0].starts_with("Patient/b is no longer a member of the Group;"), "{texts:?}");
-            let left = "no longer in this export, because they belong to other patients or match no search: \
-                        Observation/moved, Observation/unmatched, Provenance/of-moved; remove them from your copy";
+            let left = "no longer in this export, because they belong to other patients, match no search, or are \
+                        not referred to any more: Observation/moved, Observation/unmatched, Provenance/of-moved; \
+                        remove them from your copy";
             assert_eq!((texts[1].as_str(), listed.is_empty()), (left, true));
         } else {
             let left = [
@@ -411,7 +469,11 @@ async fn deleted_resources_are_listed_if_a_version_matched_the_search() {
         let text = world.file(&world.bulk, manifest["deleted"][0]["url"].as_str().unwrap()).await;
         let bundle: Value = serde_json::from_str(&text).unwrap();
         let entries = bundle["entry"].as_array().unwrap().iter();
-        entries.map(|entry| entry["request"]["url"].as_str().unwrap().to_owned()).collect()
+        let mut urls: Vec<String> =
+            entries.map(|entry| entry["request"]["url"].as_str().unwrap().to_owned()).collect();
+        // Deleted resources that left the export follow the others.
+        urls.sort_unstable();
+        urls
     };
     let observations = ("_type", "Observation");
     assert_eq!(

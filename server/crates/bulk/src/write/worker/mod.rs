@@ -17,7 +17,6 @@ use fhir::{Json as _, OperationOutcome};
 use jiff::{SignedDuration, Timestamp};
 use store::{Ledger as _, LedgerWrite, ResourceKey, Store, StoreError};
 
-use crate::GroupLeavers;
 use crate::abort_on_drop::AbortOnDrop;
 use crate::files::attachment_urls::absolute_lines;
 use crate::files::export_files::{AttemptFile, ExportFiles};
@@ -30,6 +29,7 @@ use crate::plan::export_plan::ExportPlan;
 use crate::plan::membership::GroupReader;
 use crate::read::delete_bundle;
 use crate::read::selection::{Selection, SelectionError};
+use crate::read::supporting_comparison::SupportingComparison;
 use crate::write::job_record::JobRecord;
 
 /// Interval between writes of the record while no file is completed.
@@ -71,6 +71,15 @@ impl From<StoreError> for JobError {
                 };
                 Self::Failed { by_data: false, reason: reason.to_owned() }
             }
+        }
+    }
+}
+
+impl From<GroupError> for JobError {
+    fn from(error: GroupError) -> Self {
+        match error {
+            GroupError::Store(error) => error.into(),
+            error => Self::Failed { by_data: true, reason: error.to_string() },
         }
     }
 }
@@ -258,13 +267,6 @@ impl Worker {
             JobState::Failed { .. } => self.files.remove(id).await,
         })
     }
-
-    async fn criteria(&self, job: &Job) -> Result<ExportPlan, JobError> {
-        ExportPlan::of(job, &self.store, &self.reading).await.map_err(|error| match error {
-            GroupError::Store(error) => error.into(),
-            error => JobError::Failed { by_data: true, reason: error.to_string() },
-        })
-    }
 }
 
 /// The state of one attempt at a job.
@@ -311,7 +313,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
     async fn carry_out(&mut self) -> Result<(), JobError> {
         let job = self.job.clone();
         self.begin().await?;
-        let criteria = self.worker.criteria(&job).await?;
+        let criteria = Box::pin(self.prepare(&job)).await?;
         if self.job.next == Checkpoint::default() && self.job.files.is_empty() {
             self.write_notes(&job, &criteria).await?;
         }
@@ -326,6 +328,19 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         }
         self.job.progress.percent = 100;
         Ok(())
+    }
+
+    /// Prepares the selection of the job.
+    async fn prepare(&mut self, job: &Job) -> Result<ExportPlan, JobError> {
+        let (store, reading) = (&self.worker.store, &self.worker.reading);
+        let mut supporting = None;
+        if let Some(comparison) = SupportingComparison::of(job, store, reading).await? {
+            while !comparison.advance().await? {
+                self.record_if_due(job).await?;
+            }
+            supporting = Some(comparison.into_sets());
+        }
+        Ok(ExportPlan::of(job, store, reading, supporting).await?)
     }
 
     /// Prepares the attempt: starts again if a file is damaged.
@@ -424,7 +439,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
                 let Some(versions) = selection.next().await? else { break };
                 for (index, version) in versions.iter().enumerate().skip(skip) {
                     // It is listed below.
-                    if job.group_leavers == GroupLeavers::Deleted && criteria.scope.has_left(&version.key) {
+                    if criteria.scope.lists(&version.key) {
                         continue;
                     }
                     if bundle.is_empty() {
@@ -440,18 +455,16 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
                 skip = skip.saturating_sub(versions.len());
                 self.record_if_due(job).await?;
             }
-            if job.group_leavers == GroupLeavers::Deleted {
-                // They form one page after the tombstones.
-                let page = selection.cursor();
-                for (index, id) in criteria.scope.left(kind).into_iter().enumerate().skip(skip) {
-                    if bundle.is_empty() {
-                        let files = self.place.files;
-                        begins = Checkpoint { part, page: page.clone(), skip: index, files };
-                    }
-                    bundle.add(&ResourceKey::new(kind, id));
-                    if bundle.is_full() {
-                        self.write_bundle(&mut bundle, &begins).await?;
-                    }
+            // They form one page after the tombstones.
+            let page = selection.cursor();
+            for (index, id) in criteria.scope.listed(kind).into_iter().enumerate().skip(skip) {
+                if bundle.is_empty() {
+                    let files = self.place.files;
+                    begins = Checkpoint { part, page: page.clone(), skip: index, files };
+                }
+                bundle.add(&ResourceKey::new(kind, id));
+                if bundle.is_full() {
+                    self.write_bundle(&mut bundle, &begins).await?;
                 }
             }
         }
