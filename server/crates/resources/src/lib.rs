@@ -35,6 +35,7 @@ pub use service::{DeleteResult, ExpectedVersion, Resources, StoredResource, Tomb
 pub use transaction::{
     BundleOperation, BundleSearch, EntryAction, EntryRead, EntryResult, PlannedEntry, TransactionPlan,
 };
+pub use view::changed::ChangeOrder;
 pub use view::pages::{ResourcePage, SearchLimit};
 pub use view::patient_set::PatientSet;
 pub use view::restriction::{OtherTypes, Restriction};

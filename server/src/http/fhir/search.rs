@@ -7,7 +7,8 @@ use http::StatusCode;
 use identity::model::scope::ScopePermissions;
 use identity::tokens::access_token::TokenAccess;
 use resources::filter::TypeFilter;
-use resources::{CompartmentView, ResourceError, ResourcePage, SearchLimit, StoredResource};
+use resources::result::sort::SortKey;
+use resources::{ChangeOrder, CompartmentView, ResourceError, ResourcePage, SearchLimit, StoredResource};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -204,12 +205,19 @@ pub async fn search_with(
     let (mut matches, mut total, mut included, memory) = loop {
         let mut memory = AnswerMemory::new(context, Some(access));
         let limit = SearchLimit { count, bytes: AnswerMemory::page_bytes(context) };
-        let (matches, total) = match &options.sort[..] {
-            [] => {
-                let search = StepwiseSearch { view: &view, kind, filter: filter.as_ref(), limit };
-                (search.read(from.as_deref(), &mut memory).await?, None)
+        let search = StepwiseSearch { view: &view, kind, filter: filter.as_ref(), limit };
+        let change_order = SortKey::change_order(&options.sort);
+        let by_change = match options.sort.is_empty() || change_order.is_some() {
+            true => search.read(SearchWay::Changes(change_order), from.as_deref(), &mut memory).await?,
+            false => None,
+        };
+        let (matches, total) = match (by_change, &options.sort[..]) {
+            (Some(matches), _) => (matches, None),
+            (None, []) => {
+                let matches = search.read(SearchWay::Candidates, from.as_deref(), &mut memory).await?;
+                (matches.unwrap_or_default(), None)
             }
-            keys => {
+            (None, keys) => {
                 let read = || async {
                     Ok::<_, Problem>(
                         view.search_sorted(kind, filter.as_ref(), keys, from.as_deref(), limit).await?,
@@ -366,8 +374,23 @@ struct StepwiseSearch<'a> {
     limit: SearchLimit,
 }
 
+/// The way in which a search is read.
+#[derive(Debug, Clone, Copy)]
+enum SearchWay {
+    /// By the search index, compartments or the type.
+    Candidates,
+    /// By the change feed.
+    Changes(Option<ChangeOrder>),
+}
+
 impl StepwiseSearch<'_> {
-    async fn read(&self, from: Option<&str>, memory: &mut AnswerMemory) -> Result<ResourcePage, Problem> {
+    /// Reads a page, or returns `None` if the search cannot be read in this way.
+    async fn read(
+        &self,
+        way: SearchWay,
+        from: Option<&str>,
+        memory: &mut AnswerMemory,
+    ) -> Result<Option<ResourcePage>, Problem> {
         let mut page = ResourcePage { resources: Vec::new(), next: from.map(str::to_owned) };
         let mut bytes = 0;
         loop {
@@ -376,17 +399,20 @@ impl StepwiseSearch<'_> {
                 bytes: STEP.min(self.limit.bytes - bytes),
             };
             let cursor = page.next.take();
-            let read = || async {
-                Ok::<_, Problem>(self.view.search(self.kind, self.filter, cursor.as_deref(), limit).await?)
-            };
+            let read = || async { Ok::<_, Problem>(self.step(way, cursor.as_deref(), limit).await?) };
+            let size =
+                |step: &Option<ResourcePage>| step.as_ref().map_or(0, |step| bytes_of(&step.resources));
             let step = match page.resources.is_empty() {
-                true => memory.hold_for_bundle(read, |step| bytes_of(&step.resources)).await?,
+                true => match memory.hold_for_bundle(read, size).await? {
+                    Some(step) => step,
+                    None => return Ok(None),
+                },
                 false => {
-                    let step = read().await?;
+                    let Some(step) = read().await? else { return Ok(Some(page)) };
                     // A page that waited would hold memory for which others wait. It ends here; the next one
                     // continues.
                     if memory.hold_for_bundle_now(bytes_of(&step.resources)).is_err() {
-                        return Ok(ResourcePage { next: cursor, ..page });
+                        return Ok(Some(ResourcePage { next: cursor, ..page }));
                     }
                     step
                 }
@@ -399,7 +425,21 @@ impl StepwiseSearch<'_> {
             bytes += step_bytes;
             let has_room = page.resources.len() < self.limit.count && bytes < self.limit.bytes;
             if page.next.is_none() || !is_full || !has_room {
-                return Ok(page);
+                return Ok(Some(page));
+            }
+        }
+    }
+
+    async fn step(
+        &self,
+        way: SearchWay,
+        from: Option<&str>,
+        limit: SearchLimit,
+    ) -> Result<Option<ResourcePage>, ResourceError> {
+        match way {
+            SearchWay::Candidates => self.view.search(self.kind, self.filter, from, limit).await.map(Some),
+            SearchWay::Changes(order) => {
+                self.view.search_by_change(self.kind, self.filter, order, from, limit).await
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Resources as a caller may see them: those of Patient compartments, the pages of a search, and the form of
 //! its results.
 
+pub mod changed;
 pub mod compartment_view;
 pub mod pages;
 pub mod patient_set;

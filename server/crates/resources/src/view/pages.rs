@@ -21,7 +21,7 @@ use crate::write::service::stored;
 use crate::{CompartmentView, ResourceError, StoredResource};
 
 /// Maximum number of resources that are examined for one page. If few resources match, the pages contain few.
-const LOOKED_AT: usize = 20_000;
+pub(super) const LOOKED_AT: usize = 20_000;
 /// Minimum number of candidates that are read at a time.
 const FEWEST_READ: usize = 16;
 /// Maximum size of a page of the underlying scan.
@@ -106,15 +106,30 @@ impl SearchCursor {
 }
 
 /// A page that is being filled.
-struct FillingPage<'a> {
+pub(super) struct FillingPage<'a> {
     filter: Option<&'a TypeFilter>,
-    limit: SearchLimit,
+    pub limit: SearchLimit,
     resources: Vec<StoredResource>,
-    looked_at: usize,
+    /// Number of resources that were examined.
+    pub looked_at: usize,
     bytes: usize,
 }
 
-impl FillingPage<'_> {
+impl<'a> FillingPage<'a> {
+    pub fn new(filter: Option<&'a TypeFilter>, limit: SearchLimit) -> Self {
+        Self { filter, limit, resources: Vec::new(), looked_at: 0, bytes: 0 }
+    }
+
+    /// The number of resources that the page can take.
+    pub fn missing(&self) -> usize {
+        self.limit.count - self.resources.len()
+    }
+
+    /// Counts a resource that was read and has another place.
+    pub fn pass(&mut self) {
+        self.looked_at += 1;
+    }
+
     fn is_full(&self) -> bool {
         self.resources.len() >= self.limit.count || self.bytes >= self.limit.bytes
     }
@@ -122,7 +137,7 @@ impl FillingPage<'_> {
     /// Examines a resource, and adds it if the caller may see it and it matches. Returns `false` if it
     /// belongs to the next page. A page thus has a successor only if that has a match: otherwise the link to
     /// it would reveal that resources exist that the caller may not see.
-    fn examine(&mut self, version: Version, is_visible: bool) -> Result<bool, ResourceError> {
+    pub fn examine(&mut self, version: Version, is_visible: bool) -> Result<bool, ResourceError> {
         self.looked_at += 1;
         if !is_visible || !meets(self.filter, &version) {
             return Ok(true);
@@ -136,8 +151,18 @@ impl FillingPage<'_> {
         Ok(true)
     }
 
-    fn end(self, next: Option<&SearchCursor>) -> ResourcePage {
-        ResourcePage { resources: self.resources, next: next.map(SearchCursor::write) }
+    fn end_before(self, next: &SearchCursor) -> ResourcePage {
+        self.end_at(next.write())
+    }
+
+    /// The page, if another one follows with this cursor.
+    pub fn end_at(self, next: String) -> ResourcePage {
+        ResourcePage { resources: self.resources, next: Some(next) }
+    }
+
+    /// The page, if it is the last one.
+    pub fn end_last(self) -> ResourcePage {
+        ResourcePage { resources: self.resources, next: None }
     }
 }
 
@@ -173,7 +198,7 @@ impl CompartmentView<'_> {
             None => None,
         };
         let seq = cursor.as_ref().map_or(seq, |cursor| cursor.at);
-        let page = FillingPage { filter, limit, resources: Vec::new(), looked_at: 0, bytes: 0 };
+        let page = FillingPage::new(filter, limit);
         if let Some(ids) = filter.and_then(TypeFilter::ids) {
             let ids: BTreeSet<_> = ids.into_iter().filter(|id| fhir::is_id(id)).map(str::to_owned).collect();
             let cursor = cursor.unwrap_or(SearchCursor { at: seq, order: SearchOrder::Index, after: None });
@@ -210,7 +235,7 @@ impl CompartmentView<'_> {
             return self.read_candidates(kind, page, start(SearchOrder::Index), &few).await;
         }
         if let Some(compartments) = compartments {
-            let Some(first) = compartments.first().cloned() else { return Ok(page.end(None)) };
+            let Some(first) = compartments.first().cloned() else { return Ok(page.end_last()) };
             let cursor = start(SearchOrder::Compartment(first));
             return self.scan_compartments(kind, page, cursor, &compartments).await;
         }
@@ -233,16 +258,16 @@ impl CompartmentView<'_> {
             for version in scanned.versions {
                 let (id, is_visible) = (version.key.id.clone(), self.contains_version(&version).await?);
                 if !page.examine(version, is_visible)? {
-                    return Ok(page.end(Some(&cursor)));
+                    return Ok(page.end_before(&cursor));
                 }
                 cursor.after = Some(id);
             }
             if scanned.next.is_none() {
-                return Ok(page.end(None));
+                return Ok(page.end_last());
             }
             cursor.after = scanned.next;
             if page.looked_at >= LOOKED_AT {
-                return Ok(page.end(Some(&cursor)));
+                return Ok(page.end_before(&cursor));
             }
         }
     }
@@ -275,13 +300,13 @@ impl CompartmentView<'_> {
                         && self.contains_version(&version).await?;
                     let id = version.key.id.clone();
                     if !page.examine(version, is_visible)? {
-                        return Ok(page.end(Some(&cursor)));
+                        return Ok(page.end_before(&cursor));
                     }
                     cursor.after = Some(id);
                 }
                 // A page ends after some work even if it is not full, so that a request has a bounded cost.
                 if page.looked_at >= LOOKED_AT {
-                    return Ok(page.end(Some(&cursor)));
+                    return Ok(page.end_before(&cursor));
                 }
                 if scanned.next.is_none() {
                     break;
@@ -289,7 +314,7 @@ impl CompartmentView<'_> {
                 cursor.after = scanned.next;
             }
         }
-        Ok(page.end(None))
+        Ok(page.end_last())
     }
 
     /// Reads the candidates of the search index.
@@ -303,30 +328,29 @@ impl CompartmentView<'_> {
         let store = self.resources().store();
         loop {
             cpu_budget::check()?;
-            let fetched =
-                (page.limit.count - page.resources.len()).saturating_add(1).clamp(FEWEST_READ, PAGE.count);
+            let fetched = page.missing().saturating_add(1).clamp(FEWEST_READ, PAGE.count);
             let ids = candidates.next(store, cursor.after.as_deref(), fetched).await?;
             if ids.is_empty() {
-                return Ok(page.end(None));
+                return Ok(page.end_last());
             }
             let versions = store.read_many(kind, ids.clone(), cursor.at, PAGE.bytes).await?;
             for (id, version) in ids.into_iter().zip(versions) {
                 if let Some(version) = version {
                     let is_visible = !version.is_deleted() && self.contains_version(&version).await?;
                     if !page.examine(version, is_visible)? {
-                        return Ok(page.end(Some(&cursor)));
+                        return Ok(page.end_before(&cursor));
                     }
                 }
                 cursor.after = Some(id);
             }
             if page.looked_at >= LOOKED_AT {
-                return Ok(page.end(Some(&cursor)));
+                return Ok(page.end_before(&cursor));
             }
         }
     }
 
     /// The compartments that a search is limited to, by its filter or by the restriction, if they are few.
-    async fn scanned_compartments(
+    pub(super) async fn scanned_compartments(
         &self,
         kind: &str,
         filter: Option<&TypeFilter>,

@@ -6,6 +6,7 @@
 //! | `transaction` | Bundles of requests |
 //! | `conditional` | conditional updates and deletes |
 //! | `searches` | searches and a naive evaluator |
+//! | `changed` | searches by the change feed |
 //! | `check` | the comparison of a store with its resources |
 //! | `import` | files of all kinds, valid and invalid |
 //! | `source_time` | files that are imported in any order |
@@ -14,6 +15,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 
+mod changed;
 mod check;
 mod conditional;
 mod import;

@@ -14,8 +14,9 @@ pub mod modifier;
 pub(crate) mod value;
 
 use fhir::search_parameters::{self, SearchParameter};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::value::RawValue;
+use store::UpdatedRange;
 
 use self::modifier::{PLAIN, SearchModifier, ValueTest};
 use self::value::{SearchContext, SearchValue, split};
@@ -129,6 +130,24 @@ impl TypeFilter {
             ),
             _ => None,
         })
+    }
+
+    /// The times of the last change that the search is limited to by `_lastUpdated`. It includes at least all
+    /// matches.
+    pub fn updated_range(&self) -> UpdatedRange {
+        let mut range = UpdatedRange::default();
+        for clause in self.clauses.iter().filter(|clause| clause.parameter.code == "_lastUpdated") {
+            let FilterTest::Any(values) = &clause.test else { continue };
+            // A millisecond before the earliest time that one of the values permits, and the latest time.
+            let earliest = values.iter().map(SearchValue::earliest).min().flatten();
+            let after = earliest.and_then(|time| time.checked_sub(SignedDuration::from_millis(1)).ok());
+            range.after = range.after.max(after);
+            let latest: Option<Vec<Timestamp>> = values.iter().map(SearchValue::latest).collect();
+            if let Some(latest) = latest.and_then(|times| times.into_iter().max()) {
+                range.before = Some(range.before.map_or(latest, |before| before.min(latest)));
+            }
+        }
+        range
     }
 
     /// `true` if a resource of the type matches the search.

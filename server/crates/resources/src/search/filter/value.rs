@@ -85,6 +85,24 @@ pub(crate) struct SearchContext<'a> {
 }
 
 impl SearchValue {
+    /// The earliest time that a date permits, or `None` if it permits all earlier ones, or is no date.
+    pub fn earliest(&self) -> Option<Timestamp> {
+        match self {
+            Self::Date(SearchPrefix::Ne | SearchPrefix::Lt | SearchPrefix::Le | SearchPrefix::Eb, _) => None,
+            Self::Date(_, range) => Some(range.from),
+            _ => None,
+        }
+    }
+
+    /// The latest time that a date permits, or `None` if it permits all later ones, or is no date.
+    pub fn latest(&self) -> Option<Timestamp> {
+        match self {
+            Self::Date(SearchPrefix::Ne | SearchPrefix::Gt | SearchPrefix::Ge | SearchPrefix::Sa, _) => None,
+            Self::Date(_, range) => Some(range.to),
+            _ => None,
+        }
+    }
+
     /// Parses one value of a parameter.
     pub fn read(
         parameter: &SearchParameter,

@@ -37,10 +37,15 @@ impl Candidates {
         Self::at_most(store, clauses, FEW).await
     }
 
+    /// The candidates of the first clause that has not many.
+    pub async fn some(store: &Store, clauses: &[IndexClause]) -> Result<Option<Self>, StoreError> {
+        Self::at_most(store, clauses, SOME).await
+    }
+
     /// The candidates that all clauses have in common, as far as their numbers are limited, or `None` if no
     /// clause limits the search well. A scan of the type then finds matches quickly.
     pub async fn best(store: &Store, clauses: &[IndexClause]) -> Result<Option<Self>, StoreError> {
-        if let Some(candidates) = Self::at_most(store, clauses, SOME).await? {
+        if let Some(candidates) = Self::some(store, clauses).await? {
             return Ok(Some(candidates));
         }
         let mut best: Option<(String, &IndexClause)> = None;

@@ -16,7 +16,7 @@ use crate::search::filter::TypeFilter;
 use crate::search::filter::value::{dates, folded, quantity_value, reference_text, texts, tokens};
 use crate::view::pages::{ResourcePage, SearchLimit};
 use crate::write::service::stored;
-use crate::{CompartmentView, ResourceError, StoredResource};
+use crate::{ChangeOrder, CompartmentView, ResourceError, StoredResource};
 
 /// Number of matches that the pages of a sorted search can reach.
 pub const MAX_SORTED: usize = 20_000;
@@ -76,6 +76,16 @@ impl SortKey {
             return Err(format!("{kind}?_sort: {} keys; at most {MAX_KEYS} are accepted", keys.len()));
         }
         Ok(keys)
+    }
+
+    /// The order of changes, if these keys ask for it.
+    pub fn change_order(keys: &[Self]) -> Option<ChangeOrder> {
+        match keys {
+            [Self { parameter, is_descending }] if parameter.code == "_lastUpdated" => {
+                Some(if *is_descending { ChangeOrder::NewestFirst } else { ChangeOrder::OldestFirst })
+            }
+            _ => None,
+        }
     }
 
     /// The value by which a resource is ordered: the smallest of its values, or the greatest in descending
