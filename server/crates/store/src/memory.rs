@@ -493,6 +493,16 @@ impl Versions for MemoryEngine {
         Ok(state.kinds.iter().filter(|(_, first)| **first <= seq).map(|(kind, _)| kind.clone()).collect())
     }
 
+    async fn count(&self, kind: &str, seq: Seq) -> Result<u64, StoreError> {
+        let state = self.read_state();
+        let mut count = 0;
+        state.walk_kind(kind, (None, None), ScanOptions::at(seq), |_| {
+            count += 1;
+            false
+        })?;
+        Ok(count)
+    }
+
     async fn changes(&self, after: Seq, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {
         let state = self.read_state();
         let behind = state.changes.range((Bound::Excluded(after), Bound::Unbounded));

@@ -153,6 +153,10 @@ pub trait Versions: Clone + Send + Sync + 'static {
     /// were deleted.
     fn kinds(&self, seq: Seq) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
 
+    /// The number of resources of a type as of `seq`, without deleted ones. Visits all of them without their
+    /// bodies.
+    fn count(&self, kind: &str, seq: Seq) -> impl Future<Output = Result<u64, StoreError>> + Send;
+
     /// Up to `limit` writes after sequence number `after`, in order. An index can use them to follow the
     /// store.
     fn changes(

@@ -285,6 +285,10 @@ impl Versions for SharedMemoryNode {
         self.ask(self.shared.data.kinds(seq)).await
     }
 
+    async fn count(&self, kind: &str, seq: Seq) -> Result<u64, StoreError> {
+        self.ask(self.shared.data.count(kind, seq)).await
+    }
+
     async fn changes(&self, after: Seq, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {
         self.ask(self.shared.data.changes(after, limit)).await
     }

@@ -352,6 +352,10 @@ impl Versions for Store {
         each!(self, engine => engine.kinds(seq).await)
     }
 
+    async fn count(&self, kind: &str, seq: Seq) -> Result<u64, StoreError> {
+        each!(self, engine => engine.count(kind, seq).await)
+    }
+
     async fn changes(&self, after: Seq, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {
         each!(self, engine => engine.changes(after, limit).await)
     }

@@ -2,3 +2,4 @@
 
 pub mod filter;
 pub(crate) mod index;
+pub(crate) mod type_counts;

@@ -89,7 +89,7 @@ impl<'a> CompartmentView<'a> {
         &self.restriction
     }
 
-    fn is_unrestricted(&self) -> bool {
+    pub(crate) fn is_unrestricted(&self) -> bool {
         self.restriction == Restriction::None && self.parts.is_none() && self.contexts.is_none()
     }
 

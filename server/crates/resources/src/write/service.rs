@@ -5,9 +5,11 @@ use std::sync::{Arc, RwLock};
 use bytes::Bytes;
 use jiff::Timestamp;
 use store::{
-    ExpectVersion, PageLimit, ResourceKey, Seq, Store, Version, VersionWrite, Versions, WriteEffect,
+    ExpectVersion, PageLimit, ResourceKey, Seq, Store, StoreError, Version, VersionWrite, Versions,
+    WriteEffect,
 };
 
+use crate::search::type_counts::TypeCounts;
 use crate::write::prepare::{IdSource, PreparedResource, ResourceRules, prepare};
 use crate::write::search_guard::SearchGuard;
 use crate::{ResourceBodyError, ResourceError};
@@ -19,6 +21,7 @@ pub struct Resources {
     rules: Arc<RwLock<ResourceRules>>,
     /// Base URL of the FHIR interface; empty if it is not known.
     fhir_base: Arc<str>,
+    counts: TypeCounts,
 }
 
 /// A stored version of a resource.
@@ -110,7 +113,15 @@ impl Resources {
     /// Creates the service on a store. Absolute references below the base URL `fhir_base` are to resources in
     /// this store.
     pub fn at(store: Store, fhir_base: &str) -> Self {
-        Self { store, rules: Arc::default(), fhir_base: fhir_base.into() }
+        Self { store, rules: Arc::default(), fhir_base: fhir_base.into(), counts: TypeCounts::default() }
+    }
+
+    /// The number of resources of a type. It follows the changes since the last call.
+    ///
+    /// # Errors
+    /// Returns the error of the store.
+    pub async fn count(&self, kind: &'static str) -> Result<u64, StoreError> {
+        self.counts.of(&self.store, kind).await
     }
 
     /// The base URL of the FHIR interface; empty if it is not known.

@@ -358,6 +358,11 @@ impl Versions for FileEngine {
         self.page(move |view| view.kinds(seq)).await
     }
 
+    async fn count(&self, kind: &str, seq: Seq) -> Result<u64, StoreError> {
+        let kind = kind.to_owned();
+        self.page(move |view| view.count(&kind, seq)).await
+    }
+
     async fn changes(&self, after: Seq, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {
         self.page(move |view| view.changes(after, limit)).await
     }

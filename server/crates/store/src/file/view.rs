@@ -396,6 +396,15 @@ impl<'a> CommittedView<'a> {
         Ok(resources.into_iter().collect())
     }
 
+    pub fn count(&self, kind: &str, seq: Seq) -> Result<u64, StoreError> {
+        let mut count = 0;
+        self.walk_kind(kind, (None, None), ScanOptions::at(seq), |_, _, _| {
+            count += 1;
+            Ok(false)
+        })?;
+        Ok(count)
+    }
+
     pub fn kinds(&self, seq: Seq) -> Result<Vec<String>, StoreError> {
         let prefix = keys::prefix([keys::KIND]);
         let skip = prefix.len();

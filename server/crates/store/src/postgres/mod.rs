@@ -469,6 +469,10 @@ impl Versions for PostgresEngine {
         rows.iter().map(|row| text(row.get(0))).collect()
     }
 
+    async fn count(&self, kind: &str, seq: Seq) -> Result<u64, StoreError> {
+        read::count(&self.database, kind, seq).await
+    }
+
     async fn changes(&self, after: Seq, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {
         read::changes(&self.database, None, after, limit).await
     }

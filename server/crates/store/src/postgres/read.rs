@@ -161,6 +161,18 @@ pub(super) async fn versions_of(
     Ok(versions)
 }
 
+/// The number of resources of a type at a sequence number.
+pub(super) async fn count(database: &Database, kind: &str, seq: Seq) -> Result<u64, StoreError> {
+    let sql = format!(
+        "SELECT count(*) FROM current c {OLDER} WHERE c.kind = $2 \
+         AND CASE WHEN c.seq <= $1 THEN c.body IS NOT NULL ELSE h.body IS NOT NULL END"
+    );
+    let parameters: [Parameter<'_>; 2] = [(&number(seq), Type::INT8), (&kind.as_bytes(), Type::BYTEA)];
+    let rows =
+        database.query_within(database.limits.background, "count resources", &sql, &parameters).await?;
+    Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64))
+}
+
 /// Returns versions of a resource before a sequence number, newest first.
 pub(super) async fn history(
     database: &Database,

@@ -433,6 +433,9 @@ async fn check(model: &Model, engine: &StoreEngine) {
                 let wanted = |version: &&Version| deleted || !version.is_deleted();
                 let expected: Vec<_> = all.iter().filter(wanted).cloned().collect();
                 assert_eq!(scan_all(engine, None, kind, seq, deleted).await, expected);
+                if !deleted {
+                    assert_eq!(store.count(kind, seq).await.unwrap(), expected.len() as u64);
+                }
                 for compartment in COMPARTMENTS {
                     let inside =
                         |version: &Version| version.compartments.iter().any(|one| one == compartment);
