@@ -8,7 +8,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{IndexTerm, ResourceKey};
+use crate::{IndexTerm, ResourceKey, Seq};
 
 /// A resource to erase.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +35,8 @@ pub enum Compaction {
 pub struct ErasureRecord {
     /// The resource that the operator named, such as `Patient/p1`.
     pub resource: String,
-    /// Time of the erasure.
+    /// Time of the erasure in the order of the store: later than every snapshot that may contain what was
+    /// erased. Of an erasure that is not complete, the time at which it began.
     pub time: Timestamp,
     /// Time of the earliest version that was erased. A client that has read the store before it has none
     /// of them.
@@ -49,6 +50,7 @@ pub struct ErasureRecord {
 impl ErasureRecord {
     /// Returns whether a copy of the store of this time may contain what was erased later.
     pub fn concerns(&self, copied: Timestamp) -> bool {
-        self.since <= copied && copied < self.time
+        let is_complete = self.seq != Seq::LATEST.0;
+        self.since <= copied && (copied < self.time || !is_complete)
     }
 }

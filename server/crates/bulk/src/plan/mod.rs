@@ -1,5 +1,6 @@
 //! The selection of a job: patients, searches, elements and supporting resources.
 
+pub(crate) mod erased_since;
 pub(crate) mod export_plan;
 pub(crate) mod joined_types;
 pub(crate) mod latest_provenance;

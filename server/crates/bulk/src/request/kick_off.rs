@@ -1,8 +1,7 @@
 //! The kick-off request. All checks precede the creation of a job (Bulk Data Access 2.0.0, kick-off request).
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use store::{Store, StoreError};
+use store::StoreError;
 
 use crate::group::GroupError;
 
@@ -162,24 +161,6 @@ pub fn pairs(body: fhir::Parameters) -> Result<Vec<(String, String)>, KickOffErr
 #[derive(Deserialize)]
 struct Reference {
     reference: Option<String>,
-}
-
-/// Checks that an increment since this time can tell its client everything. It cannot if the client may have
-/// read what was erased since: an erasure leaves nothing that the list of deletions could name. Called after
-/// the snapshot was taken, because the record of an erasure precedes it.
-pub(crate) async fn check_since(store: &Store, since: Option<Timestamp>) -> Result<(), KickOffError> {
-    let Some(since) = since else { return Ok(()) };
-    match store.erasures().await?.iter().find(|erasure| erasure.concerns(since)) {
-        Some(erasure) => {
-            let why = format!(
-                "{since} is before {}, when records were erased that the deletions of an increment cannot name; export without \
-                 _since, and replace all earlier files",
-                erasure.time
-            );
-            Err(KickOffError::Parameter { name: "_since".to_owned(), why })
-        }
-        None => Ok(()),
-    }
 }
 
 impl From<GroupError> for KickOffError {

@@ -15,6 +15,7 @@ use tokio::io::AsyncWriteExt as _;
 use crate::group::GroupError;
 use crate::job::cursor::ExportCursor;
 use crate::job::{Job, Lease};
+use crate::plan::erased_since::check_erasures;
 use crate::plan::export_plan::ExportPlan;
 use crate::plan::joined_types::joined_since;
 use crate::plan::membership::GroupReader;
@@ -22,7 +23,7 @@ use crate::read::delete_bundle;
 use crate::read::selection::{Selection, SelectionError};
 use crate::read::supporting_comparison::SupportingComparison;
 use crate::request::exported_kinds;
-use crate::request::kick_off::{self, KickOff, KickOffError, check_since};
+use crate::request::kick_off::{self, KickOff, KickOffError};
 use crate::request::parameters::{ParameterRules, check_parameters};
 use crate::{ExportLevel, GuideVersion};
 
@@ -108,7 +109,6 @@ pub async fn export(
         return Err(OperatorError::NotEmpty(out.display().to_string()));
     }
     let snapshot = store.snapshot(now).await?;
-    check_since(store, parameters.since).await?;
     let kinds = exported_kinds::kinds(&request, &parameters, store.kinds(snapshot.seq).await?);
     let lease = Lease { owner: String::new(), attempt: 1, attempts_without_progress: 0, until: now };
     let KickOff { level, request_url, client_id, .. } = request;
@@ -119,6 +119,7 @@ pub async fn export(
     job.joined_since = joined_since(store).await?;
     ExportPlan::choose_indexed_types(&mut job, store, fhir_base).await.map_err(unknown)?;
     let reading = GroupReader { fhir_base: fhir_base.to_owned(), nested_groups: false };
+    check_erasures(&job, store, &reading).await?;
     let mut supporting = None;
     if let Some(comparison) =
         Box::pin(SupportingComparison::of(&job, store, &reading)).await.map_err(unknown)?

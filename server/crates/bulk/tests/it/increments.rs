@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use store::{PageLimit, ResourceKey, Seq, Store, Versions as _};
 use trefoil_bulk::{ExportLevel, GroupLeavers, KickOffError};
 
-use crate::support::{World, cases, finish, in_database, wait};
+use crate::support::{BASE, World, cases, finish, in_database, wait};
 
 /// The JSON of each resource that a client has received, by reference.
 type Kept = BTreeMap<String, String>;
@@ -180,6 +180,8 @@ enum Change {
     /// The nested Group has these members.
     Nested(u8),
     DeleteNested,
+    /// A Patient is erased with the whole record.
+    Erase(usize),
     Pass,
 }
 
@@ -207,6 +209,7 @@ fn change() -> impl Strategy<Value = Change> {
         2 => (0_u8..32).prop_map(Change::Members),
         1 => (0_u8..32).prop_map(Change::Nested),
         1 => Just(Change::DeleteNested),
+        1 => number().prop_map(Change::Erase),
         1 => Just(Change::Pass),
     ]
 }
@@ -273,6 +276,12 @@ impl Change {
             Self::Members(bits) => Self::put_group(world, bits).await,
             Self::Nested(bits) => world.put("Group", "nested", group_of(patients(bits))).await,
             Self::DeleteNested => world.delete("Group", "nested").await,
+            Self::Erase(number) => {
+                world.pass(Duration::from_millis(1));
+                let patient = format!("Patient/p{number}");
+                // A Patient who never existed is refused.
+                drop(resources::erase::erase(&world.store, &patient, BASE, world.now(), |_| {}).await);
+            }
             Self::Pass => world.pass(Duration::from_millis(700)),
         }
     }
@@ -303,9 +312,17 @@ async fn converge(store: Store, rounds: &[Vec<Change>], level: ExportLevel, quer
         for change in round {
             change.carry_out(&world).await;
         }
-        let mut query = query.to_vec();
-        query.extend(since.iter().map(|since| ("_since", since.as_str())));
-        let manifest = world.export(level.clone(), &query).await;
+        let mut increment = query.to_vec();
+        increment.extend(since.iter().map(|since| ("_since", since.as_str())));
+        let request = world.request(level.clone(), &increment);
+        let manifest = match world.bulk.kick_off(request, world.now()).await {
+            Ok(job) => finish(&world.bulk, &job, world.now()).await,
+            Err(error) => {
+                assert!(error.to_string().contains("records were erased"), "{error}");
+                kept.clear();
+                world.export(level.clone(), query).await
+            }
+        };
         apply_lists(&world, &manifest, &mut kept).await;
         since = Some(manifest["transactionTime"].as_str().unwrap().to_owned());
     }
@@ -645,4 +662,44 @@ async fn a_group_without_readable_members_is_refused_at_the_kick_off() {
         assert!(matches!(error, KickOffError::BadGroup(_)), "{error}");
         assert!(error.to_string().contains(expected), "{error}");
     }
+}
+
+#[tokio::test]
+async fn an_erasure_ends_only_the_increments_that_may_have_contained_it() {
+    let world = World::new();
+    for patient in ["erased", "other"] {
+        world.put("Patient", patient, json!({})).await;
+        let subject = json!({ "subject": { "reference": format!("Patient/{patient}") } });
+        world.put("Observation", &format!("of-{patient}"), subject).await;
+    }
+    world.put("Group", "with", group_of(["erased", "other"])).await;
+    world.put("Group", "without", group_of(["other"])).await;
+    let since = world.store_time().await;
+    world.pass(Duration::from_millis(1));
+    resources::erase::erase(&world.store, "Patient/erased", BASE, world.now(), |_| {}).await.unwrap();
+    let later = world.store_time().await;
+    let group = |id: &str| ExportLevel::Group(id.to_owned());
+    for (level, since, query, is_refused) in [
+        (ExportLevel::System, &since, &[][..], true),
+        (ExportLevel::Patient, &since, &[], true),
+        (group("with"), &since, &[], true),
+        (group("with"), &since, &[("_type", "Observation")], true),
+        (group("without"), &since, &[], false),
+        (group("with"), &later, &[], false),
+        (ExportLevel::System, &later, &[], false),
+    ] {
+        let query = [query, &[("_since", since.as_str())]].concat();
+        let answer = world.bulk.kick_off(world.request(level.clone(), &query), world.now()).await;
+        assert_eq!(answer.is_err(), is_refused, "{level:?} {query:?}: {answer:?}");
+        let text = answer.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(!text.contains("Patient/"), "{text}");
+    }
+    // A Patient who joins after that time was not in the copy.
+    world.put("Patient", "joiner", json!({})).await;
+    let since = world.store_time().await;
+    world.put("Group", "without", group_of(["other", "joiner"])).await;
+    world.pass(Duration::from_millis(1));
+    resources::erase::erase(&world.store, "Patient/joiner", BASE, world.now(), |_| {}).await.unwrap();
+    let request = world.request(group("without"), &[("_since", since.as_str())]);
+    assert!(world.bulk.kick_off(request, world.now()).await.is_ok());
 }

@@ -91,6 +91,7 @@ pub async fn erase(
         binaries: BTreeSet::new(),
         since: now,
         is_recorded: false,
+        now,
         record: ErasureRecord { resource: own, time: now, since: now, resources: 0, seq: Seq::LATEST.0 },
         seq: Seq::ZERO,
     };
@@ -136,6 +137,8 @@ struct RecordErasure<'a> {
     since: Timestamp,
     /// Whether the ledger has a record with this time.
     is_recorded: bool,
+    /// Time of the machine, which snapshots may precede.
+    now: Timestamp,
     record: ErasureRecord,
     seq: Seq,
 }
@@ -232,10 +235,11 @@ impl RecordErasure<'_> {
     }
 
     async fn finish(self, root: ResourceKey) -> Result<ErasureResult, ErasureError> {
-        let Self { store, mut record, versions, shared, seq, .. } = self;
+        let Self { store, now, mut record, versions, shared, seq, .. } = self;
         let shared = shared.into_iter().collect();
         if record.resources > 0 {
             record.seq = seq.0;
+            record.time = store.snapshot(now).await?.time;
             store.record_erasure(&record).await?;
             return Ok(ErasureResult { record, versions, shared, seq });
         }
@@ -245,6 +249,7 @@ impl RecordErasure<'_> {
         let seq = Seq(record.seq.min(store.last_seq().await?.0));
         if record.seq != seq.0 {
             record.seq = seq.0;
+            record.time = store.snapshot(now).await?.time;
             store.record_erasure(&record).await?;
         }
         Ok(ErasureResult { record, versions, shared, seq })

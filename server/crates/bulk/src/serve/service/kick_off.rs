@@ -8,11 +8,12 @@ use store::{Expect, Ledger as _, LedgerWrite, ResourceKey, Seq, StoreError, Vers
 use super::{Bulk, InFlight, random_id};
 use crate::group::Exclusion;
 use crate::job::{Job, JobState, Lease, open_jobs};
+use crate::plan::erased_since::check_erasures;
 use crate::plan::export_plan::ExportPlan;
 use crate::plan::joined_types::joined_since;
 use crate::plan::membership::GroupsRead;
 use crate::request::exported_kinds;
-use crate::request::kick_off::{ExportLevel, KickOff, KickOffError, check_since};
+use crate::request::kick_off::{ExportLevel, KickOff, KickOffError};
 use crate::request::parameters::{ExportParameters, ParameterRules, check_parameters};
 
 /// Maximum number of unfinished jobs of one client. Further kick-offs are rejected with a time to retry.
@@ -46,7 +47,6 @@ impl Bulk {
         self.check_limits(&request.client_id, now).await?;
         let store = &self.worker.store;
         let snapshot = store.snapshot(now).await?;
-        check_since(store, parameters.since).await?;
         let kinds = exported_kinds::kinds(&request, &parameters, store.kinds(snapshot.seq).await?);
         let lease = Lease { owner: self.owner.clone(), attempt: 1, attempts_without_progress: 0, until: now };
         let mut job = Job::new(
@@ -62,6 +62,7 @@ impl Bulk {
             lease,
         );
         job.group_leavers = self.group_leavers;
+        check_erasures(&job, store, &self.worker.reading).await?;
         job.joined_since = joined_since(store).await?;
         ExportPlan::choose_indexed_types(&mut job, store, &self.worker.reading.fhir_base).await?;
         loop {

@@ -1,0 +1,61 @@
+//! Increments that cannot tell their client everything, because records were erased since: an erasure leaves
+//! nothing that the list of deletions could name.
+
+use store::{ErasureRecord, Store, StoreError, Versions as _};
+
+use crate::group::GroupError;
+use crate::job::Job;
+use crate::plan::membership::GroupReader;
+use crate::request::kick_off::{ExportLevel, KickOffError};
+
+/// Checks that no erasure since `_since` concerns an export. Called after the snapshot was taken, because the
+/// record of an erasure precedes it. The reason names no record.
+pub(crate) async fn check_erasures(
+    job: &Job,
+    store: &Store,
+    reading: &GroupReader,
+) -> Result<(), KickOffError> {
+    let Some(since) = job.parameters.since else { return Ok(()) };
+    for erasure in store.erasures().await?.iter().filter(|erasure| erasure.concerns(since)) {
+        if may_have_contained(job, store, reading, erasure).await? {
+            let why = format!(
+                "{since} is before {}, when records were erased that the deletions of an increment cannot name; export without \
+                 _since, and replace all earlier files",
+                erasure.time
+            );
+            return Err(KickOffError::Parameter { name: "_since".to_owned(), why });
+        }
+    }
+    Ok(())
+}
+
+/// `true` if the export at `_since` may have contained resources that were erased later. The record of a
+/// Patient has only resources that belong to no other one, so that an export of others never has them.
+async fn may_have_contained(
+    job: &Job,
+    store: &Store,
+    reading: &GroupReader,
+    erasure: &ErasureRecord,
+) -> Result<bool, StoreError> {
+    let Some((kind, id)) = erasure.resource.split_once('/') else { return Ok(true) };
+    if kind != "Patient" {
+        // The members of an erased Group, or of one that contained it, are not known any more.
+        let is_of_groups = kind == "Group" && matches!(job.level, ExportLevel::Group(_));
+        return Ok(is_of_groups || job.kinds.iter().any(|exported| exported == kind));
+    }
+    if let Some(patients) = &job.parameters.patients
+        && !patients.iter().any(|patient| patient == id)
+    {
+        return Ok(false);
+    }
+    let (ExportLevel::Group(group), Some(since)) = (&job.level, job.parameters.since) else {
+        return Ok(true);
+    };
+    let seq = store.seq_at(since).await?;
+    match reading.current_members(store, group, seq, since).await {
+        Ok(current) => Ok(current.lacks_groups() || current.members.position(id).is_some()),
+        Err(GroupError::NoGroup(_)) => Ok(false),
+        Err(GroupError::Bad(_)) => Ok(true),
+        Err(GroupError::Store(error)) => Err(error),
+    }
+}
