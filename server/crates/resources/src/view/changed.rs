@@ -23,6 +23,8 @@ pub enum ChangeOrder {
 
 /// Maximum number of resources that are examined for a page without a match. A page with one ends earlier.
 const LOOKED_AT_FOR_ONE: usize = 10 * LOOKED_AT;
+/// Number of changes that are read whatever the search index knows.
+const FEW_CHANGES: u64 = 200;
 /// Minimum and maximum number of changes that are read at a time.
 const FEWEST_READ: usize = 16;
 const MOST_READ: usize = 500;
@@ -91,8 +93,10 @@ impl CompartmentView<'_> {
         limit: impl Into<SearchLimit>,
     ) -> Result<Option<ResourcePage>, ResourceError> {
         let store = self.resources().store();
+        let has_lower_bound = filter.is_some_and(|filter| filter.updated_range().after.is_some());
         let cursor = match from {
             Some(text) => ChangeCursor::read(text),
+            None if order.is_none() && !has_lower_bound => None,
             None => {
                 let (at, order) = (store.last_seq().await?, order.unwrap_or(ChangeOrder::OldestFirst));
                 Some(ChangeCursor { at, order, last: None })
@@ -137,23 +141,21 @@ impl CompartmentView<'_> {
         {
             return Ok(false);
         }
-        let has_lower_bound = filter.is_some_and(|filter| filter.updated_range().after.is_some());
-        if order.is_none() && !has_lower_bound {
+        let (store, changes) = (self.resources().store(), range.before.0.saturating_sub(range.after.0));
+        if changes <= FEW_CHANGES {
+            return Ok(true);
+        }
+        let clauses = filter.map(TypeFilter::index_clauses).unwrap_or_default();
+        if Candidates::some(store, &clauses).await?.is_some() {
             return Ok(false);
         }
-        if range.before.0.saturating_sub(range.after.0) <= LOOKED_AT as u64 {
+        if changes <= LOOKED_AT as u64 {
             return Ok(true);
         }
         // The changes of a small type may be far apart.
         let first = ScanOptions::at(Seq::LATEST).limit(PageLimit { count: MOST_READ, bytes: READ_BYTES });
-        if self.resources().store().scan_kind(kind, first).await?.next.is_none() {
-            return Ok(false);
-        }
-        let clauses = filter.map(TypeFilter::index_clauses).unwrap_or_default();
-        match Candidates::some(self.resources().store(), &clauses).await? {
-            Some(_) => Ok(false),
-            None => Ok(order.is_some() || clauses.is_empty()),
-        }
+        let is_small = store.scan_kind(kind, first).await?.next.is_none();
+        Ok(!is_small && (order.is_some() || clauses.is_empty()))
     }
 
     async fn read_changes(

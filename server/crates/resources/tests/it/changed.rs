@@ -83,6 +83,11 @@ async fn check(store: Store, first: &[Step], between: &[Step], search: &Search, 
     let query = query(search);
     let filter = (!query.is_empty())
         .then(|| TypeFilter::read(&format!("Basic?{query}"), BASE, at(history.time)).unwrap());
+    // Without an order, only a search with a lower bound is read by changes.
+    let view = history.resources.restricted_to(Restriction::None);
+    let unordered = view.search_by_change("Basic", filter.as_ref(), None, None, 1).await.unwrap();
+    let has_lower_bound = filter.as_ref().is_some_and(|filter| filter.updated_range().after.is_some());
+    assert_eq!(unordered.is_some(), has_lower_bound, "{query}");
     for sort in ["_lastUpdated", "-_lastUpdated"] {
         let order = SortKey::change_order(&SortKey::list("Basic", sort).unwrap());
         let is_met = |(kind, _, _, body): &&(&str, String, u64, String)| {
