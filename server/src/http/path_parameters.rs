@@ -49,7 +49,7 @@ impl FromPath for ResourceType {
         let named = String::from_path(path, name)?;
         fhir::resource_type(&named).map(Self).ok_or_else(|| {
             let named: String = named.chars().filter(|c| !c.is_control()).take(100).collect();
-            let text = format!("'{named}' is not a resource type of FHIR R4");
+            let text = fhir::not_a_type(&named);
             problem::fhir_error(StatusCode::NOT_FOUND, IssueCode::NotSupported, text).into()
         })
     }

@@ -159,6 +159,22 @@ pub fn resource_type(name: &str) -> Option<&'static str> {
     RESOURCE_TYPES.binary_search(&name).ok().map(|index| RESOURCE_TYPES[index])
 }
 
+/// The reason why a name is not accepted as the type of stored resources.
+///
+/// ```
+/// assert_eq!(trefoil_fhir::not_a_type("Pony"), "'Pony' is not a resource type of FHIR R4");
+/// assert_eq!(trefoil_fhir::not_a_type("_history"), "'_history' stands where a resource type belongs");
+/// ```
+pub fn not_a_type(name: &str) -> String {
+    match name {
+        "Parameters" => {
+            "'Parameters' is a resource type of operations only; such resources are not stored".to_owned()
+        }
+        _ if name.starts_with(['_', '$']) => format!("'{name}' stands where a resource type belongs"),
+        _ => format!("'{name}' is not a resource type of FHIR R4"),
+    }
+}
+
 /// `true` if the text is a FHIR `id`: 1 to 64 letters, digits, `-` and `.`. The ids `.` and `..` are
 /// excluded, because clients remove such segments of a URL (RFC 3986, section 5.2.4) and would reach another
 /// resource.

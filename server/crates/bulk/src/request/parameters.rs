@@ -193,7 +193,7 @@ impl<'a> ParameterChecker<'a> {
     /// `handling=lenient`.
     fn kind(&mut self, name: &str, kind: &str) -> Result<(), KickOffError> {
         if fhir::resource_type(kind).is_none() {
-            return self.note(name, format!("'{kind}' is not a resource type of FHIR R4"));
+            return self.note(name, fhir::not_a_type(kind));
         }
         self.allowed(kind)?;
         self.types.get_or_insert_default().push(kind.to_owned());

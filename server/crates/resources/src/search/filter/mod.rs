@@ -86,7 +86,7 @@ impl TypeFilter {
         let example = "a filter is a search such as Observation?status=final";
         let (kind, query) = text.split_once('?').ok_or_else(|| format!("'{text}': {example}"))?;
         let kind = fhir::resource_type(kind.trim())
-            .ok_or_else(|| format!("'{kind}' is not a resource type of FHIR R4; {example}"))?;
+            .ok_or_else(|| format!("{}; {example}", fhir::not_a_type(kind)))?;
         let context = SearchContext { fhir_base, at: time };
         let (mut parameters, mut values) = (0, 0);
         for (_, value) in form_urlencoded::parse(query.as_bytes()) {

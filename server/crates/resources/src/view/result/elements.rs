@@ -23,7 +23,7 @@ pub fn check_element(value: &str) -> Result<(), String> {
     let (kind, name) = match value.split_once('.') {
         Some((kind, name)) => {
             let kind_name = fhir::resource_type(kind);
-            (Some(kind_name.ok_or_else(|| format!("'{kind}' is not a resource type of FHIR R4"))?), name)
+            (Some(kind_name.ok_or_else(|| fhir::not_a_type(kind))?), name)
         }
         None => (None, value),
     };
