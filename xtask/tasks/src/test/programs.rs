@@ -22,7 +22,7 @@ pub const PIPELINE_TESTS: [(&str, &[&str]); 9] = [
         "trefoil-bulk",
         &[
             "bucket::",
-            "increments::increments_that_list_leavers_converge_in_a_database",
+            "increments::law::increments_that_list_leavers_converge_in_a_database",
             "mirror::increments_that_are_imported_mirror_a_server_in_a_database",
             "power_cut::",
         ],

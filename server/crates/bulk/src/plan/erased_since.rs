@@ -9,7 +9,7 @@ use crate::plan::membership::GroupReader;
 use crate::request::kick_off::{ExportLevel, KickOffError};
 
 /// Checks that no erasure since `_since` concerns an export. Called after the snapshot was taken, because the
-/// record of an erasure precedes it. The reason names no record.
+/// record of an erasure precedes it. The reason does not name the record.
 pub(crate) async fn check_erasures(
     job: &Job,
     store: &Store,

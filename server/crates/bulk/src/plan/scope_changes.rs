@@ -31,7 +31,7 @@ pub(crate) struct ScopeChanges {
     /// Resources that were exported at `_since`, are not exported at the snapshot, and are listed under
     /// `deleted`. Some of them may be deleted.
     pub listed: IdsByType,
-    /// Such resources that are named in an OperationOutcome instead.
+    /// Resources that left the export and are named in an OperationOutcome instead.
     pub named: IdsByType,
     /// Resources that were not exported at `_since`, are at the snapshot, and were not changed between.
     pub entered: IdsByType,
@@ -118,12 +118,10 @@ impl ScopeComparison<'_> {
         }
         if self.exports(PROVENANCE) {
             for patient in self.joiners.iter() {
-                self.compare_provenance_in(
-                    &format!("Patient/{patient}"),
-                    &compartment_kinds,
-                    &mut scope_changes,
-                )
-                .await?;
+                // Also of types that are not exported.
+                for key in self.keys_in(&format!("Patient/{patient}"), &compartment_kinds).await? {
+                    self.compare_provenance(&key.to_string(), &mut scope_changes).await?;
+                }
                 scope_changes.check_size()?;
             }
         }
@@ -176,27 +174,23 @@ impl ScopeComparison<'_> {
         kinds: &[&String],
         scope_changes: &mut ScopeChanges,
     ) -> Result<(), StoreError> {
-        for kind in kinds {
-            for key in self.ids_in(compartment, kind).await? {
-                self.compare(&key, scope_changes).await?;
-            }
+        for key in self.keys_in(compartment, kinds).await? {
+            self.compare(&key, scope_changes).await?;
         }
         Ok(())
     }
 
-    /// Compares the Provenance of the resources in a compartment, also of types that are not exported.
-    async fn compare_provenance_in(
+    /// The resources of some types that are in a compartment at one of the times.
+    async fn keys_in(
         &self,
         compartment: &str,
         kinds: &[&String],
-        scope_changes: &mut ScopeChanges,
-    ) -> Result<(), StoreError> {
+    ) -> Result<BTreeSet<ResourceKey>, StoreError> {
+        let mut keys = BTreeSet::new();
         for kind in kinds {
-            for key in self.ids_in(compartment, kind).await? {
-                self.compare_provenance(&key.to_string(), scope_changes).await?;
-            }
+            keys.extend(self.ids_in(compartment, kind).await?);
         }
-        Ok(())
+        Ok(keys)
     }
 
     /// The resources of a type that are in a compartment at one of the times.

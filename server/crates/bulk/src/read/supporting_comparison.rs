@@ -26,7 +26,7 @@ pub(crate) struct SupportingComparison<'a> {
 }
 
 impl<'a> SupportingComparison<'a> {
-    /// Prepares the search. Returns `None` if the job is no increment, or has no supporting resources.
+    /// Prepares the search. Returns `None` for a full export, and for one without supporting resources.
     pub async fn of(job: &Job, store: &'a Store, reading: &GroupReader) -> Result<Option<Self>, GroupError> {
         let Some(since) = job.parameters.since.filter(|_| job.has_supporting()) else { return Ok(None) };
         let prepare = async |job: Job| -> Result<SearchedExport, GroupError> {

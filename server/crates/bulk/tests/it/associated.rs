@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use store::{DatabaseLimits, DatabaseUrl, Store};
 use test_database::TestDatabase;
-use trefoil_bulk::{ExportLevel, GuideVersion, KickOffError, KickOffMethod};
+use trefoil_bulk::{ExportLevel, GroupLeavers, GuideVersion, KickOffError, KickOffMethod};
 
 use crate::support::{World, finish};
 
@@ -120,6 +120,65 @@ async fn supporting_resources_are_exported_once_with_their_own_references() {
     let all = world.read(&world.bulk, &world.export(ExportLevel::Patient, &query).await).await;
     assert_eq!(all["Patient"], set(&["p"]));
     assert_eq!(all["Organization"], set(&["o4"]));
+}
+
+/// The references under `output` and under `deleted` of an increment, sorted.
+async fn increment(world: &World, query: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
+    let manifest = world.export(ExportLevel::Patient, query).await;
+    let exported = world.read(&world.bulk, &manifest).await.into_iter();
+    let output = exported.flat_map(|(kind, ids)| ids.into_iter().map(move |id| format!("{kind}/{id}")));
+    let mut deleted = Vec::new();
+    for file in manifest["deleted"].as_array().into_iter().flatten() {
+        for line in world.file(&world.bulk, file["url"].as_str().unwrap()).await.lines() {
+            let bundle: Value = serde_json::from_str(line).unwrap();
+            let entries = bundle["entry"].as_array().unwrap().iter();
+            deleted.extend(entries.map(|entry| entry["request"]["url"].as_str().unwrap().to_owned()));
+        }
+    }
+    deleted.sort_unstable();
+    (output.collect(), deleted)
+}
+
+fn texts(references: &[&str]) -> Vec<String> {
+    references.iter().map(|&reference| reference.to_owned()).collect()
+}
+
+#[tokio::test]
+async fn an_increment_has_supporting_resources_of_unchanged_ones() {
+    let world = World::with(|options| options.group_leavers = GroupLeavers::Deleted);
+    world.put("Patient", "p", json!({ "generalPractitioner": [reference("Practitioner/changed")] })).await;
+    let seen = json!({ "subject": reference("Patient/p"), "participant": [
+        { "individual": reference("Practitioner/gone") }, { "individual": reference("Practitioner/later") } ] });
+    world.put("Encounter", "e", seen).await;
+    for id in ["changed", "gone", "unrelated"] {
+        world.put("Practitioner", id, json!({})).await;
+    }
+    let since = world.store_time().await;
+    let query = [("_since", since.as_str()), ("_type", "Encounter,Patient,Practitioner")];
+    assert_eq!(increment(&world, &query).await, (texts(&[]), texts(&[])));
+    for id in ["changed", "later", "unrelated"] {
+        world.put("Practitioner", id, json!({ "active": true })).await;
+    }
+    world.delete("Practitioner", "gone").await;
+    let output = texts(&["Practitioner/changed", "Practitioner/later"]);
+    assert_eq!(increment(&world, &query).await, (output, texts(&["Practitioner/gone"])));
+}
+
+#[tokio::test]
+async fn an_increment_has_the_latest_provenance_of_unchanged_resources() {
+    let world = World::with(|options| options.group_leavers = GroupLeavers::Deleted);
+    world.put("Patient", "p", json!({})).await;
+    world.put("Condition", "c", json!({ "subject": reference("Patient/p") })).await;
+    let of = |time: &str| json!({ "target": [reference("Condition/c")], "recorded": time });
+    world.put("Provenance", "first", of("2025-01-01T00:00:00Z")).await;
+    let since = world.store_time().await;
+    world.put("Provenance", "second", of("2026-01-01T00:00:00Z")).await;
+    let query =
+        |value| [("_since", since.as_str()), ("_type", "Condition"), ("includeAssociatedData", value)];
+    let latest = increment(&world, &query("LatestProvenanceResources")).await;
+    assert_eq!(latest, (texts(&["Provenance/second"]), texts(&["Provenance/first"])));
+    let relevant = increment(&world, &query("RelevantProvenanceResources")).await;
+    assert_eq!(relevant, (texts(&["Provenance/second"]), texts(&[])));
 }
 
 #[tokio::test]

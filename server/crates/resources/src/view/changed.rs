@@ -126,7 +126,7 @@ impl CompartmentView<'_> {
         Ok(ChangeRange { after, before: Seq(before.0.saturating_add(1)) })
     }
 
-    /// `true` if the change feed is the best way to read a search.
+    /// `true` if the change feed is the cheapest way to read a search.
     async fn prefers_changes(
         &self,
         kind: &'static str,
