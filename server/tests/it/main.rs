@@ -57,6 +57,7 @@ mod reader_shell;
 mod refusals;
 mod releases;
 mod restarts;
+mod searches;
 mod sign_in;
 mod signing_faults;
 mod support;

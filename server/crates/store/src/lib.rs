@@ -80,8 +80,8 @@ pub use store::{Store, WriteGate};
 pub use transfer::{LedgerEntry, ReplayPart, ReplayedVersion, StoreMoment};
 pub use types::{
     ChangePage, ChangeRecord, ChangesBefore, Commit, Expect, ExpectVersion, IndexCondition, IndexEntry,
-    IndexLookup, IndexRange, IndexTerm, LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit,
-    ResourceDraft, ResourceKey, ScanOptions, ScanPosition, Seq, StoreSnapshot, UpdatedRange, Version,
-    VersionHeader, VersionPage, VersionWrite, WriteEffect, WriteResult,
+    IndexLookup, IndexRange, IndexTerm, KeyOrder, LedgerRecord, LedgerWrite, LinePage, LineScanRange,
+    PageLimit, ResourceDraft, ResourceKey, ScanOptions, ScanPosition, Seq, StoreSnapshot, UpdatedRange,
+    Version, VersionHeader, VersionPage, VersionWrite, WriteEffect, WriteResult,
 };
 pub use usage::{DatabaseUsage, FileUsage, StoreUsage};

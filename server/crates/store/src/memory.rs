@@ -11,10 +11,10 @@ use crate::page::{self, FillingLines, PageBuilder, unknown_start};
 use crate::plan::{PresentState, RoundPuts, StoreCounters, StoredRecord, WriteRound};
 use crate::transfer::missing_version;
 use crate::{
-    ChangePage, ChangeRecord, ChangesBefore, Commit, Erasure, IndexEntry, IndexLookup, IndexRange, Ledger,
-    LedgerEntry, LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit, Reassignment, ReplayPart,
-    ResourceKey, ScanOptions, ScanPosition, Seq, StoreError, StoreMoment, StoreSnapshot, UpdatedRange,
-    Version, VersionHeader, VersionPage, VersionWrite, Versions,
+    ChangePage, ChangeRecord, ChangesBefore, Commit, Erasure, IndexEntry, IndexLookup, IndexRange, KeyOrder,
+    Ledger, LedgerEntry, LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit, Reassignment,
+    ReplayPart, ResourceKey, ScanOptions, ScanPosition, Seq, StoreError, StoreMoment, StoreSnapshot,
+    UpdatedRange, Version, VersionHeader, VersionPage, VersionWrite, Versions,
 };
 
 /// A store in memory. Clones share the same data.
@@ -273,6 +273,25 @@ impl StoreState {
         self.index.range((from, Bound::Unbounded)).take_while(|(entry, _)| range.contains(&entry.term))
     }
 
+    /// The entries of the search index in a range of terms, before the entry `before`, from the greatest to
+    /// the smallest.
+    fn index_before(
+        &self,
+        range: &IndexRange,
+        before: Option<IndexEntry>,
+    ) -> impl Iterator<Item = &IndexEntry> {
+        let (first, end) = match range {
+            // The smallest term after this one.
+            IndexRange::Term(term) => (term, [&term[..], &[0]].concat().into()),
+            IndexRange::Between(first, end) => (first, end.clone()),
+        };
+        let end = IndexEntry { term: end, id: String::new() };
+        let end = before.map_or_else(|| end.clone(), |before| before.min(end.clone()));
+        let first = IndexEntry { term: first.clone(), id: String::new() };
+        let range = (first < end).then(|| self.index.range(first..end));
+        range.into_iter().flatten().rev().map(|(entry, _)| entry)
+    }
+
     /// Visits the versions of a type between two positions, until the visitor stops. Returns the id of the
     /// last visited version if the visitor stopped.
     fn walk_kind(
@@ -402,10 +421,37 @@ impl Versions for MemoryEngine {
         page::read_until(ids, bytes, read)
     }
 
+    async fn ids(
+        &self,
+        kind: &str,
+        order: KeyOrder,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        let state = self.read_state();
+        let start = ResourceKey::new(kind, after.unwrap_or_default());
+        // The first key of the next type: no type contains a zero byte.
+        let end = ResourceKey::new(format!("{kind}\0"), "");
+        let range = match (order, after) {
+            (KeyOrder::Descending, Some(_)) => {
+                (Bound::Included(ResourceKey::new(kind, "")), Bound::Excluded(start))
+            }
+            _ => (Bound::Excluded(start), Bound::Excluded(end)),
+        };
+        let keys = state.versions.range(range).map(|(key, _)| key.id.clone());
+        Ok(match order {
+            KeyOrder::Ascending => keys.take(limit).collect(),
+            KeyOrder::Descending => keys.rev().take(limit).collect(),
+        })
+    }
+
     async fn index_entries(&self, lookups: Vec<IndexLookup>) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
         let state = self.read_state();
-        let entries = |IndexLookup { range, after, limit }: IndexLookup| {
-            state.index_range(&range, after).take(limit).map(|(entry, _)| entry.clone()).collect()
+        let entries = |IndexLookup { range, order, after, limit }: IndexLookup| match order {
+            KeyOrder::Ascending => {
+                state.index_range(&range, after).take(limit).map(|(entry, _)| entry.clone()).collect()
+            }
+            KeyOrder::Descending => state.index_before(&range, after).take(limit).cloned().collect(),
         };
         Ok(lookups.into_iter().map(entries).collect())
     }

@@ -8,9 +8,9 @@ use std::future::Future;
 use jiff::Timestamp;
 
 use crate::{
-    ChangePage, ChangeRecord, ChangesBefore, Commit, IndexEntry, IndexLookup, LedgerRecord, LedgerWrite,
-    LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot,
-    UpdatedRange, Version, VersionHeader, VersionPage, VersionWrite,
+    ChangePage, ChangeRecord, ChangesBefore, Commit, IndexEntry, IndexLookup, KeyOrder, LedgerRecord,
+    LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError,
+    StoreSnapshot, UpdatedRange, Version, VersionHeader, VersionPage, VersionWrite,
 };
 
 /// Small records with compare-and-set and expiry, for example users, clients, codes, sessions, jobs and audit
@@ -86,6 +86,16 @@ pub trait Versions: Clone + Send + Sync + 'static {
         seq: Seq,
         bytes: usize,
     ) -> impl Future<Output = Result<Vec<Option<Version>>, StoreError>> + Send;
+
+    /// Up to `limit` ids of the resources of a type, ordered by their bytes, after the id `after` in this
+    /// order. Deleted resources are among them.
+    fn ids(
+        &self,
+        kind: &str,
+        order: KeyOrder,
+        after: Option<&str>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
 
     /// The entries of the search index for each of the lookups, ordered by the bytes of the term and of the
     /// id. The entries are a superset of those of the versions at any sequence number (see

@@ -16,7 +16,7 @@ use tokio::sync::{Mutex, Notify};
 
 use crate::memory::MemoryEngine;
 use crate::{
-    ChangePage, ChangeRecord, ChangesBefore, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord,
+    ChangePage, ChangeRecord, ChangesBefore, Commit, IndexEntry, IndexLookup, KeyOrder, Ledger, LedgerRecord,
     LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError,
     StoreSnapshot, UpdatedRange, Version, VersionHeader, VersionPage, VersionWrite, Versions,
 };
@@ -241,6 +241,16 @@ impl Versions for SharedMemoryNode {
         bytes: usize,
     ) -> Result<Vec<Option<Version>>, StoreError> {
         self.ask(self.shared.data.read_many(kind, ids, seq, bytes)).await
+    }
+
+    async fn ids(
+        &self,
+        kind: &str,
+        order: KeyOrder,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        self.ask(self.shared.data.ids(kind, order, after, limit)).await
     }
 
     async fn index_entries(&self, lookups: Vec<IndexLookup>) -> Result<Vec<Vec<IndexEntry>>, StoreError> {

@@ -12,7 +12,7 @@ use crate::postgres::{
 };
 use crate::shared_memory::{SharedMemory, SharedMemoryNode, StoreLink};
 use crate::{
-    ChangePage, ChangeRecord, ChangesBefore, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord,
+    ChangePage, ChangeRecord, ChangesBefore, Commit, IndexEntry, IndexLookup, KeyOrder, Ledger, LedgerRecord,
     LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError,
     StoreSnapshot, StoreUsage, UpdatedRange, Version, VersionHeader, VersionPage, VersionWrite, Versions,
 };
@@ -308,6 +308,16 @@ impl Versions for Store {
         bytes: usize,
     ) -> Result<Vec<Option<Version>>, StoreError> {
         each!(self, engine => engine.read_many(kind, ids, seq, bytes).await)
+    }
+
+    async fn ids(
+        &self,
+        kind: &str,
+        order: KeyOrder,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        each!(self, engine => engine.ids(kind, order, after, limit).await)
     }
 
     async fn index_entries(&self, lookups: Vec<IndexLookup>) -> Result<Vec<Vec<IndexEntry>>, StoreError> {

@@ -277,7 +277,9 @@ impl IndexRange {
 pub struct IndexLookup {
     /// The terms.
     pub range: IndexRange,
-    /// The lookup starts after this entry. `None` starts at the first term of the range.
+    /// The order of the entries.
+    pub order: KeyOrder,
+    /// The lookup starts after this entry, in its order. `None` starts with the first entry of the range.
     pub after: Option<IndexEntry>,
     /// Maximum number of entries.
     pub limit: usize,
@@ -286,8 +288,29 @@ pub struct IndexLookup {
 impl IndexLookup {
     /// A lookup of the first entries of a range.
     pub fn first(range: IndexRange, limit: usize) -> Self {
-        Self { range, after: None, limit }
+        Self { range, order: KeyOrder::Ascending, after: None, limit }
     }
+
+    /// The lookup with another order.
+    #[must_use]
+    pub fn ordered(self, order: KeyOrder) -> Self {
+        Self { order, ..self }
+    }
+
+    /// The lookup of the entries after one.
+    #[must_use]
+    pub fn after(self, after: Option<IndexEntry>) -> Self {
+        Self { after, ..self }
+    }
+}
+
+/// The order in which keys are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyOrder {
+    /// From the smallest to the greatest.
+    Ascending,
+    /// From the greatest to the smallest.
+    Descending,
 }
 
 /// An entry of the search index.

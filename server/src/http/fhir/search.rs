@@ -207,11 +207,12 @@ pub async fn search_with(
         let limit = SearchLimit { count, bytes: AnswerMemory::page_bytes(context) };
         let search = StepwiseSearch { view: &view, kind, filter: filter.as_ref(), limit };
         let change_order = SortKey::change_order(&options.sort);
-        let by_change = match options.sort.is_empty() || change_order.is_some() {
-            true => search.read(SearchWay::Changes(change_order), from.as_deref(), &mut memory).await?,
-            false => None,
+        let way = match options.sort.is_empty() || change_order.is_some() {
+            true => SearchWay::Changes(change_order),
+            false => SearchWay::Index(&options.sort),
         };
-        let (matches, total) = match (by_change, &options.sort[..]) {
+        let in_order = search.read(way, from.as_deref(), &mut memory).await?;
+        let (matches, total) = match (in_order, &options.sort[..]) {
             (Some(matches), _) => (matches, None),
             (None, []) => {
                 let matches = search.read(SearchWay::Candidates, from.as_deref(), &mut memory).await?;
@@ -376,18 +377,20 @@ struct StepwiseSearch<'a> {
 
 /// The way in which a search is read.
 #[derive(Debug, Clone, Copy)]
-enum SearchWay {
+enum SearchWay<'a> {
     /// By the search index, compartments or the type.
     Candidates,
     /// By the change feed.
     Changes(Option<ChangeOrder>),
+    /// By the index, in the order of these keys.
+    Index(&'a [SortKey]),
 }
 
 impl StepwiseSearch<'_> {
     /// Reads a page, or returns `None` if the search cannot be read in this way.
     async fn read(
         &self,
-        way: SearchWay,
+        way: SearchWay<'_>,
         from: Option<&str>,
         memory: &mut AnswerMemory,
     ) -> Result<Option<ResourcePage>, Problem> {
@@ -432,7 +435,7 @@ impl StepwiseSearch<'_> {
 
     async fn step(
         &self,
-        way: SearchWay,
+        way: SearchWay<'_>,
         from: Option<&str>,
         limit: SearchLimit,
     ) -> Result<Option<ResourcePage>, ResourceError> {
@@ -440,6 +443,11 @@ impl StepwiseSearch<'_> {
             SearchWay::Candidates => self.view.search(self.kind, self.filter, from, limit).await.map(Some),
             SearchWay::Changes(order) => {
                 self.view.search_by_change(self.kind, self.filter, order, from, limit).await
+            }
+            // Of a small type, all matches are read and sorted, which also finds their number.
+            SearchWay::Index(_) if from.is_none() && self.view.is_small(self.kind).await? => Ok(None),
+            SearchWay::Index(keys) => {
+                self.view.search_by_index(self.kind, self.filter, keys, from, limit).await
             }
         }
     }

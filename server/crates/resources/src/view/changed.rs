@@ -8,8 +8,7 @@ use store::{
 
 use crate::search::filter::TypeFilter;
 use crate::search::index::candidates::Candidates;
-use crate::view::pages::{FillingPage, LOOKED_AT, ResourcePage, SearchLimit};
-use crate::view::restriction::Restriction;
+use crate::view::pages::{FillingPage, LOOKED_AT, LOOKED_AT_FOR_ONE, ResourcePage, SearchLimit};
 use crate::{CompartmentView, ResourceError};
 
 /// An order of resources by the time of their last change.
@@ -21,8 +20,6 @@ pub enum ChangeOrder {
     NewestFirst,
 }
 
-/// Maximum number of resources that are examined for a page without a match. A page with one ends earlier.
-const LOOKED_AT_FOR_ONE: usize = 10 * LOOKED_AT;
 /// Number of changes that are read whatever the search index knows.
 const FEW_CHANGES: u64 = 200;
 /// Minimum and maximum number of changes that are read at a time.
@@ -134,11 +131,7 @@ impl CompartmentView<'_> {
         order: Option<ChangeOrder>,
         range: ChangeRange,
     ) -> Result<bool, ResourceError> {
-        // The changes of others must not influence the pages of a restricted view.
-        if matches!(self.restriction(), Restriction::ReadOnly(_))
-            || filter.is_some_and(|filter| filter.ids().is_some())
-            || self.scanned_compartments(kind, filter).await?.is_some()
-        {
+        if self.is_limited(kind, filter).await? {
             return Ok(false);
         }
         let (store, changes) = (self.resources().store(), range.before.0.saturating_sub(range.after.0));
@@ -204,7 +197,7 @@ impl CompartmentView<'_> {
                 Some(rest) if is_read => reached = Some(rest),
                 _ => {}
             }
-            let most = if page.missing() < page.limit.count { LOOKED_AT } else { LOOKED_AT_FOR_ONE };
+            let most = if page.is_empty() { LOOKED_AT_FOR_ONE } else { LOOKED_AT };
             if page.looked_at >= most
                 && let Some(last) = reached
             {

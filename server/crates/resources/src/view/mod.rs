@@ -3,6 +3,7 @@
 
 pub mod changed;
 pub mod compartment_view;
+pub mod ordered;
 pub mod pages;
 pub mod patient_set;
 pub mod referenced;

@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fhir::patient_references::{WithoutPatient, without_patient};
-use store::{IndexLookup, PageLimit, ScanOptions, Seq, StoreError, Version, Versions, cpu_budget};
+use store::{IndexLookup, KeyOrder, PageLimit, ScanOptions, Seq, StoreError, Version, Versions, cpu_budget};
 
 use crate::search::filter::TypeFilter;
-use crate::search::index::candidates::Candidates;
-use crate::search::index::clauses::CompartmentClause;
+use crate::search::index::candidates::{Candidates, SOME};
+use crate::search::index::clauses::{CompartmentClause, IndexClause};
 use crate::view::compartment_view::ViewPart;
 use crate::view::patient_set::PatientSet;
 use crate::view::restriction::{OtherTypes, Restriction};
@@ -22,6 +22,8 @@ use crate::{CompartmentView, ResourceError, StoredResource};
 
 /// Maximum number of resources that are examined for one page. If few resources match, the pages contain few.
 pub(super) const LOOKED_AT: usize = 20_000;
+/// Maximum number of resources that are examined for a page without a match, in a search with an order.
+pub(super) const LOOKED_AT_FOR_ONE: usize = 10 * LOOKED_AT;
 /// Minimum number of candidates that are read at a time.
 const FEWEST_READ: usize = 16;
 /// Maximum size of a page of the underlying scan.
@@ -105,9 +107,14 @@ impl SearchCursor {
     }
 }
 
+/// A condition on the body of a resource.
+pub(super) type BodyCondition<'a> = &'a (dyn Fn(&[u8]) -> bool + Send + Sync);
+
 /// A page that is being filled.
 pub(super) struct FillingPage<'a> {
     filter: Option<&'a TypeFilter>,
+    /// The page takes only resources whose bodies meet this condition.
+    condition: Option<BodyCondition<'a>>,
     pub limit: SearchLimit,
     resources: Vec<StoredResource>,
     /// Number of resources that were examined.
@@ -117,7 +124,22 @@ pub(super) struct FillingPage<'a> {
 
 impl<'a> FillingPage<'a> {
     pub fn new(filter: Option<&'a TypeFilter>, limit: SearchLimit) -> Self {
-        Self { filter, limit, resources: Vec::new(), looked_at: 0, bytes: 0 }
+        Self { filter, condition: None, limit, resources: Vec::new(), looked_at: 0, bytes: 0 }
+    }
+
+    /// The page, which from now on takes only resources whose bodies meet a condition.
+    pub fn only(self, condition: BodyCondition<'a>) -> Self {
+        Self { condition: Some(condition), ..self }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.resources.is_empty()
+    }
+
+    /// `true` if the page ends although it is not full, so that a request has a bounded cost.
+    fn is_examined(&self) -> bool {
+        self.looked_at
+            >= if self.condition.is_some() && self.is_empty() { LOOKED_AT_FOR_ONE } else { LOOKED_AT }
     }
 
     /// The number of resources that the page can take.
@@ -139,7 +161,11 @@ impl<'a> FillingPage<'a> {
     /// it would reveal that resources exist that the caller may not see.
     pub fn examine(&mut self, version: Version, is_visible: bool) -> Result<bool, ResourceError> {
         self.looked_at += 1;
-        if !is_visible || !meets(self.filter, &version) {
+        let body = version.body.as_deref().unwrap_or_default();
+        if !is_visible
+            || !meets(self.filter, &version)
+            || self.condition.is_some_and(|condition| !condition(body))
+        {
             return Ok(true);
         }
         if self.is_full() {
@@ -192,23 +218,30 @@ impl CompartmentView<'_> {
         seq: Seq,
         limit: SearchLimit,
     ) -> Result<ResourcePage, ResourceError> {
-        let store = self.resources().store();
+        self.search_page(kind, FillingPage::new(filter, limit), from, seq).await
+    }
+
+    /// Fills a page with the matches of its search, from a cursor or as of a sequence number.
+    pub(super) async fn search_page(
+        &self,
+        kind: &'static str,
+        page: FillingPage<'_>,
+        from: Option<&str>,
+        seq: Seq,
+    ) -> Result<ResourcePage, ResourceError> {
+        let (store, filter) = (self.resources().store(), page.filter);
         let cursor = match from {
             Some(text) => Some(SearchCursor::read(text).ok_or(ResourceError::Page)?),
             None => None,
         };
         let seq = cursor.as_ref().map_or(seq, |cursor| cursor.at);
-        let page = FillingPage::new(filter, limit);
         if let Some(ids) = filter.and_then(TypeFilter::ids) {
             let ids: BTreeSet<_> = ids.into_iter().filter(|id| fhir::is_id(id)).map(str::to_owned).collect();
             let cursor = cursor.unwrap_or(SearchCursor { at: seq, order: SearchOrder::Index, after: None });
             let ids = Candidates::Collected(ids.into_iter().collect());
             return self.read_candidates(kind, page, cursor, &ids).await;
         }
-        let mut clauses = filter.map(TypeFilter::index_clauses).unwrap_or_default();
-        if let [ViewPart { filter: Some(filter), .. }] = self.parts() {
-            clauses.extend(filter.index_clauses());
-        }
+        let clauses = self.all_clauses(filter);
         let compartments = self.scanned_compartments(kind, filter).await?;
         if let Restriction::ReadOnly(ids) = self.restriction() {
             let cursor = cursor.unwrap_or(SearchCursor { at: seq, order: SearchOrder::Index, after: None });
@@ -266,7 +299,7 @@ impl CompartmentView<'_> {
                 return Ok(page.end_last());
             }
             cursor.after = scanned.next;
-            if page.looked_at >= LOOKED_AT {
+            if page.is_examined() {
                 return Ok(page.end_before(&cursor));
             }
         }
@@ -305,7 +338,7 @@ impl CompartmentView<'_> {
                     cursor.after = Some(id);
                 }
                 // A page ends after some work even if it is not full, so that a request has a bounded cost.
-                if page.looked_at >= LOOKED_AT {
+                if page.is_examined() {
                     return Ok(page.end_before(&cursor));
                 }
                 if scanned.next.is_none() {
@@ -343,10 +376,40 @@ impl CompartmentView<'_> {
                 }
                 cursor.after = Some(id);
             }
-            if page.looked_at >= LOOKED_AT {
+            if page.is_examined() {
                 return Ok(page.end_before(&cursor));
             }
         }
+    }
+
+    /// `true` if other things than its order limit a search to few resources, or the caller may see few. The
+    /// entries of the whole store must not influence the pages of a restricted view.
+    pub(super) async fn is_limited(
+        &self,
+        kind: &'static str,
+        filter: Option<&TypeFilter>,
+    ) -> Result<bool, ResourceError> {
+        Ok(matches!(self.restriction(), Restriction::ReadOnly(_))
+            || filter.is_some_and(|filter| filter.ids().is_some())
+            || self.scanned_compartments(kind, filter).await?.is_some())
+    }
+
+    /// `true` if the store has few resources of a type, so that reading all of them costs little.
+    ///
+    /// # Errors
+    /// A store error.
+    pub async fn is_small(&self, kind: &'static str) -> Result<bool, StoreError> {
+        let ids = self.resources().store().ids(kind, KeyOrder::Ascending, None, SOME + 1).await?;
+        Ok(ids.len() <= SOME)
+    }
+
+    /// The clauses of a search and of the only search of the view.
+    pub(super) fn all_clauses(&self, filter: Option<&TypeFilter>) -> Vec<IndexClause> {
+        let mut clauses = filter.map(TypeFilter::index_clauses).unwrap_or_default();
+        if let [ViewPart { filter: Some(filter), .. }] = self.parts() {
+            clauses.extend(filter.index_clauses());
+        }
+        clauses
     }
 
     /// The compartments that a search is limited to, by its filter or by the restriction, if they are few.

@@ -55,7 +55,7 @@ impl<'a> ReferrerSearch<'a> {
         let (mut next, mut after) = (0, None::<IndexEntry>);
         while let Some(patient) = hashes.get(next) {
             let range = referrers::range(&target.kind, &target.id, Some(*patient));
-            let lookup = IndexLookup { range, after: after.take(), limit: PAGE };
+            let lookup = IndexLookup::first(range, PAGE).after(after.take());
             let entries = self.entries(lookup).await?;
             for entry in &entries {
                 let Some(ReferrerTerm { patient: Some(patient), kind }) = referrers::read(&entry.term) else {
@@ -88,7 +88,7 @@ impl<'a> ReferrerSearch<'a> {
         let mut after = None;
         loop {
             let range = referrers::range_without_patient(&target.kind, &target.id);
-            let entries = self.entries(IndexLookup { range, after, limit: PAGE }).await?;
+            let entries = self.entries(IndexLookup::first(range, PAGE).after(after)).await?;
             for entry in &entries {
                 let Some(ReferrerTerm { kind, .. }) = referrers::read(&entry.term) else { continue };
                 match self.refers(kind, &entry.id, target).await? {
@@ -146,7 +146,7 @@ impl Resources {
         let mut after = None;
         loop {
             let range = referrers::range(&key.kind, &key.id, None);
-            let lookup = IndexLookup { range, after, limit: PAGE };
+            let lookup = IndexLookup::first(range, PAGE).after(after);
             let entries = self.store().index_entries(vec![lookup]).await?.pop().unwrap_or_default();
             for entry in &entries {
                 let Some(ReferrerTerm { kind, .. }) = referrers::read(&entry.term) else { continue };

@@ -117,7 +117,7 @@ fn lookup_of(term: &IndexTerm, id: &str) -> IndexLookup {
     let (last, start) = id.as_bytes().split_last().expect("an id is not empty");
     let before = format!("{}{}\u{7f}", String::from_utf8_lossy(start), char::from(last - 1));
     let after = Some(IndexEntry { term: term.clone(), id: before });
-    IndexLookup { range: IndexRange::Term(term.clone()), after, limit: 1 }
+    IndexLookup::first(IndexRange::Term(term.clone()), 1).after(after)
 }
 
 /// Counts references that lead nowhere.

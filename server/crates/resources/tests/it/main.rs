@@ -7,6 +7,7 @@
 //! | `conditional` | conditional updates and deletes |
 //! | `searches` | searches and a naive evaluator |
 //! | `changed` | searches by the change feed |
+//! | `ordered` | searches in the order of an index |
 //! | `check` | the comparison of a store with its resources |
 //! | `import` | files of all kinds, valid and invalid |
 //! | `source_time` | files that are imported in any order |
@@ -19,6 +20,7 @@ mod changed;
 mod check;
 mod conditional;
 mod import;
+mod ordered;
 mod power_cut;
 mod searches;
 mod service;

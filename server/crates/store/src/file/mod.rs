@@ -52,7 +52,7 @@ pub(crate) use self::transfer::FileMoment;
 use self::view::CommittedView;
 use self::writer::{MonotonicClock, ReplySender, WriteRequest, WriterThread};
 use crate::{
-    ChangePage, ChangeRecord, ChangesBefore, Commit, FileUsage, IndexEntry, IndexLookup, Ledger,
+    ChangePage, ChangeRecord, ChangesBefore, Commit, FileUsage, IndexEntry, IndexLookup, KeyOrder, Ledger,
     LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError,
     StoreSnapshot, UpdatedRange, Version, VersionHeader, VersionPage, VersionWrite, Versions,
 };
@@ -292,6 +292,17 @@ impl Versions for FileEngine {
             page::read_until(ids, bytes, |id| view.read(&ResourceKey::new(kind.as_str(), id), seq))
         })
         .await
+    }
+
+    async fn ids(
+        &self,
+        kind: &str,
+        order: KeyOrder,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        let (kind, after) = (kind.to_owned(), after.map(str::to_owned));
+        self.page(move |view| view.ids(&kind, order, after.as_deref(), limit)).await
     }
 
     async fn index_entries(&self, lookups: Vec<IndexLookup>) -> Result<Vec<Vec<IndexEntry>>, StoreError> {

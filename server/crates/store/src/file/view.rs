@@ -14,9 +14,9 @@ use crate::page::{FillingLines, PageBuilder, unknown_start};
 use crate::plan::{StoreCounters, check_key, check_ledger_key};
 use crate::transfer::missing_version;
 use crate::{
-    ChangePage, ChangeRecord, ChangesBefore, IndexEntry, IndexLookup, LedgerEntry, LedgerRecord, LinePage,
-    LineScanRange, PageLimit, ResourceKey, ScanOptions, ScanPosition, Seq, StoreError, UpdatedRange, Version,
-    VersionHeader, VersionPage,
+    ChangePage, ChangeRecord, ChangesBefore, IndexEntry, IndexLookup, KeyOrder, LedgerEntry, LedgerRecord,
+    LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions, ScanPosition, Seq, StoreError,
+    UpdatedRange, Version, VersionHeader, VersionPage,
 };
 
 type TableEntry = Result<(Slice, Slice), StoreError>;
@@ -51,7 +51,7 @@ impl<'a> CommittedView<'a> {
         table: StoreTable,
         from: Bound<Vec<u8>>,
         to: Bound<Vec<u8>>,
-    ) -> impl Iterator<Item = TableEntry> {
+    ) -> impl DoubleEndedIterator<Item = TableEntry> {
         let table = self.tables.of(table);
         self.snapshot
             .range(table, (from, to))
@@ -425,21 +425,57 @@ impl<'a> CommittedView<'a> {
     }
 
     pub fn index_entries(&self, lookup: IndexLookup) -> Result<Vec<IndexEntry>, StoreError> {
-        let IndexLookup { range, after, limit } = lookup;
-        let (from, until) = keys::term_range(&range);
-        let from = match after {
+        let IndexLookup { range, order, after, limit } = lookup;
+        let (mut from, mut until) = keys::term_range(&range);
+        match (order, after) {
             // The key with another zero byte is the smallest key after it.
-            Some(after) => [keys::term(&after), vec![0]].concat().max(from),
-            None => from,
-        };
-        if from >= until {
-            return Ok(Vec::new());
+            (KeyOrder::Ascending, Some(after)) => from = from.max([keys::term(&after), vec![0]].concat()),
+            (KeyOrder::Descending, Some(after)) => until = until.min(keys::term(&after)),
+            (_, None) => {}
         }
-        self.range(StoreTable::Terms, Bound::Included(from), Bound::Excluded(until))
+        self.ordered(StoreTable::Terms, order, from, until)
             .map(|entry| entry.and_then(|(key, _)| keys::split_term(&key)))
             .filter(|entry| entry.as_ref().map_or(true, |entry| range.contains(&entry.term)))
             .take(limit)
             .collect()
+    }
+
+    pub fn ids(
+        &self,
+        kind: &str,
+        order: KeyOrder,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        let all = keys::prefix([kind]);
+        let (mut from, mut until) = (all.clone(), keys::end_of(all.clone()));
+        match (order, after) {
+            (KeyOrder::Ascending, Some(after)) => from = keys::prefix([kind, after]),
+            (KeyOrder::Descending, Some(after)) => until = keys::joined([kind, after]),
+            (_, None) => {}
+        }
+        self.ordered(StoreTable::Homes, order, from, until)
+            .map(|entry| Ok(keys::text(&entry?.0[all.len()..])?.to_owned()))
+            .take(limit)
+            .collect()
+    }
+
+    /// The entries from the key `from` to before the key `until`, in an order.
+    fn ordered(
+        &self,
+        table: StoreTable,
+        order: KeyOrder,
+        from: Vec<u8>,
+        until: Vec<u8>,
+    ) -> Box<dyn Iterator<Item = TableEntry> + '_> {
+        if from >= until {
+            return Box::new(std::iter::empty());
+        }
+        let entries = self.range(table, Bound::Included(from), Bound::Excluded(until));
+        match order {
+            KeyOrder::Ascending => Box::new(entries),
+            KeyOrder::Descending => Box::new(entries.rev()),
+        }
     }
 
     /// The sequence number of the last change whose time is not after `time`, by binary search. Every number

@@ -61,9 +61,9 @@ pub(crate) use self::transfer::PostgresMoment;
 use crate::page::{self, FillingLines, PageBuilder};
 use crate::plan::StoredRecord;
 use crate::{
-    ChangePage, ChangeRecord, ChangesBefore, Commit, DatabaseUsage, IndexEntry, IndexLookup, Ledger,
-    LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError,
-    StoreSnapshot, UpdatedRange, Version, VersionHeader, VersionPage, VersionWrite, Versions,
+    ChangePage, ChangeRecord, ChangesBefore, Commit, DatabaseUsage, IndexEntry, IndexLookup, KeyOrder,
+    Ledger, LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq,
+    StoreError, StoreSnapshot, UpdatedRange, Version, VersionHeader, VersionPage, VersionWrite, Versions,
 };
 
 /// Number of writes from which statistics are collected.
@@ -372,6 +372,16 @@ impl Versions for PostgresEngine {
     ) -> Result<Vec<Option<Version>>, StoreError> {
         let versions = read::versions_of(&self.database, kind, &ids, seq, bytes).await?;
         page::read_until(ids, bytes, |id| Ok(versions.get(&id).cloned().flatten()))
+    }
+
+    async fn ids(
+        &self,
+        kind: &str,
+        order: KeyOrder,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        read::ids(&self.database, kind, order, after, limit).await
     }
 
     async fn index_entries(&self, lookups: Vec<IndexLookup>) -> Result<Vec<Vec<IndexEntry>>, StoreError> {

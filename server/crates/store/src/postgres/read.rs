@@ -19,8 +19,8 @@ use super::prefetched::{number, text, time, utf8};
 use crate::membership;
 use crate::page::{PageBuilder, unknown_start};
 use crate::{
-    ChangePage, ChangeRecord, ChangesBefore, IndexEntry, IndexLookup, IndexRange, PageLimit, ResourceKey,
-    ScanOptions, Seq, StoreError, UpdatedRange, Version,
+    ChangePage, ChangeRecord, ChangesBefore, IndexEntry, IndexLookup, IndexRange, KeyOrder, PageLimit,
+    ResourceKey, ScanOptions, Seq, StoreError, UpdatedRange, Version,
 };
 
 /// Number of rows of the first page of a scan, and of its largest page. Each page has four times as many rows
@@ -286,31 +286,73 @@ pub(super) async fn index_entries(
 
 /// Reads the rows of one lookup.
 async fn read_entries(connection: &Object, lookup: &IndexLookup) -> Result<Vec<Row>, tokio_postgres::Error> {
-    let limit = i64::try_from(lookup.limit).unwrap_or(i64::MAX);
-    let after = lookup.after.as_ref();
-    let after_id = after.map_or("", |after| &after.id).as_bytes();
-    let rows = match &lookup.range {
-        IndexRange::Term(term) => {
-            let sql = "SELECT term, id FROM term WHERE term = $1 AND id > $2 ORDER BY id LIMIT $3";
-            let parameters: &[Parameter<'_>] =
-                &[(&&**term, Type::BYTEA), (&after_id, Type::BYTEA), (&limit, Type::INT8)];
-            connection.query_typed(sql, parameters).await?
+    let IndexLookup { range, order, after, limit } = lookup;
+    let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
+    let after_id = after.as_ref().map_or("", |after| &after.id).as_bytes();
+    if let (IndexRange::Term(term), KeyOrder::Ascending) = (range, order) {
+        let sql = "SELECT term, id FROM term WHERE term = $1 AND id > $2 ORDER BY id LIMIT $3";
+        let parameters: &[Parameter<'_>] =
+            &[(&&**term, Type::BYTEA), (&after_id, Type::BYTEA), (&limit, Type::INT8)];
+        return connection.query_typed(sql, parameters).await;
+    }
+    let (first, end) = match range {
+        // The smallest term after this one.
+        IndexRange::Term(term) => (&**term, [&term[..], &[0]].concat()),
+        IndexRange::Between(first, end) => (&**first, end.to_vec()),
+    };
+    // No id is empty, so that these bounds lie before the first entry and after the last one.
+    let (mut from, mut until) = ((first, &b""[..]), (&end[..], &b""[..]));
+    if let Some(after) = after {
+        match order {
+            KeyOrder::Ascending => from = from.max((&after.term, after_id)),
+            KeyOrder::Descending => until = until.min((&after.term, after_id)),
         }
-        IndexRange::Between(from, until) => {
-            let sql = "SELECT term, id FROM term WHERE term >= $1 AND term < $2 AND (term, id) > ($3, $4) \
-                           ORDER BY term, id LIMIT $5";
-            let after_term: &[u8] = after.map_or(&[], |after| &after.term);
-            let parameters: &[Parameter<'_>] = &[
-                (&&**from, Type::BYTEA),
-                (&&**until, Type::BYTEA),
-                (&after_term, Type::BYTEA),
-                (&after_id, Type::BYTEA),
-                (&limit, Type::INT8),
-            ];
-            connection.query_typed(sql, parameters).await?
+    }
+    let sql = match order {
+        KeyOrder::Ascending => {
+            "SELECT term, id FROM term WHERE (term, id) > ($1, $2) AND (term, id) < ($3, $4) \
+             ORDER BY term, id LIMIT $5"
+        }
+        KeyOrder::Descending => {
+            "SELECT term, id FROM term WHERE (term, id) > ($1, $2) AND (term, id) < ($3, $4) \
+             ORDER BY term DESC, id DESC LIMIT $5"
         }
     };
-    Ok(rows)
+    let parameters: &[Parameter<'_>] = &[
+        (&from.0, Type::BYTEA),
+        (&from.1, Type::BYTEA),
+        (&until.0, Type::BYTEA),
+        (&until.1, Type::BYTEA),
+        (&limit, Type::INT8),
+    ];
+    connection.query_typed(sql, parameters).await
+}
+
+/// Returns ids of resources of a type in an order.
+pub(super) async fn ids(
+    database: &Database,
+    kind: &str,
+    order: KeyOrder,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<String>, StoreError> {
+    let sql = match (order, after) {
+        (KeyOrder::Ascending, _) => "SELECT id FROM current WHERE kind = $1 AND id > $2 ORDER BY id LIMIT $3",
+        (KeyOrder::Descending, Some(_)) => {
+            "SELECT id FROM current WHERE kind = $1 AND id < $2 ORDER BY id DESC LIMIT $3"
+        }
+        (KeyOrder::Descending, None) => {
+            "SELECT id FROM current WHERE kind = $1 AND id > $2 ORDER BY id DESC LIMIT $3"
+        }
+    };
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let parameters: &[Parameter<'_>] = &[
+        (&kind.as_bytes(), Type::BYTEA),
+        (&after.unwrap_or_default().as_bytes(), Type::BYTEA),
+        (&limit, Type::INT8),
+    ];
+    let rows = database.query("read ids", sql, parameters).await?;
+    rows.iter().map(|row| text(row.get(0))).collect()
 }
 
 /// Checks that a scan starts after a resource that exists or existed.

@@ -7,9 +7,10 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use proptest::prelude::*;
 use trefoil_store::{
-    ChangesBefore, Erasure, Expect, ExpectVersion, IndexEntry, IndexLookup, IndexRange, IndexTerm, Ledger,
-    LedgerWrite, LinePage, LineScanRange, PageLimit, ReplayPart, ReplayedVersion, ResourceKey, ScanOptions,
-    ScanPosition, Seq, Store, StoreSnapshot, UpdatedRange, Version, VersionWrite, Versions, WriteEffect,
+    ChangesBefore, Erasure, Expect, ExpectVersion, IndexEntry, IndexLookup, IndexRange, IndexTerm, KeyOrder,
+    Ledger, LedgerWrite, LinePage, LineScanRange, PageLimit, ReplayPart, ReplayedVersion, ResourceKey,
+    ScanOptions, ScanPosition, Seq, Store, StoreSnapshot, UpdatedRange, Version, VersionWrite, Versions,
+    WriteEffect,
 };
 
 use crate::{StoreEngine, at, draft, pages_of_lines, ready};
@@ -497,19 +498,42 @@ async fn check(model: &Model, engine: &StoreEngine) {
     });
     let expected: BTreeSet<IndexEntry> = terms.collect();
     let all = IndexRange::Between(b"t".as_slice().into(), b"u".as_slice().into());
-    let look = async |range: &IndexRange, after: Option<IndexEntry>, limit: usize| {
-        let lookup = IndexLookup { range: range.clone(), after, limit };
-        store.index_entries(vec![lookup]).await.unwrap().remove(0)
-    };
-    let entries = look(&all, None, usize::MAX).await;
-    assert_eq!(entries, expected.iter().cloned().collect::<Vec<_>>());
-    let mut after = None;
-    for entry in &expected {
-        let page = look(&all, after.take(), 1).await;
-        assert_eq!(page.first(), Some(entry));
-        after = page.into_iter().next();
-        let same = look(&IndexRange::Term(entry.term.clone()), None, usize::MAX).await;
-        assert!(same.iter().all(|found| found.term == entry.term) && same.contains(entry));
+    let mut expected: Vec<IndexEntry> = expected.into_iter().collect();
+    for order in [KeyOrder::Ascending, KeyOrder::Descending] {
+        let look = async |range: &IndexRange, after: Option<IndexEntry>, limit: usize| {
+            let lookup = IndexLookup::first(range.clone(), limit).ordered(order).after(after);
+            store.index_entries(vec![lookup]).await.unwrap().remove(0)
+        };
+        assert_eq!(look(&all, None, usize::MAX).await, expected);
+        let mut after = None;
+        for entry in &expected {
+            let page = look(&all, after.take(), 1).await;
+            assert_eq!(page.first(), Some(entry));
+            after = page.into_iter().next();
+            let with_term = IndexRange::Term(entry.term.clone());
+            let mut same = look(&with_term, None, usize::MAX).await;
+            assert!(same.iter().all(|found| found.term == entry.term) && same.contains(entry));
+            let rest = look(&with_term, same.first().cloned(), usize::MAX).await;
+            assert_eq!(rest, same.split_off(1));
+        }
+        expected.reverse();
+    }
+    for kind in KINDS {
+        let stored: BTreeSet<String> = model
+            .log
+            .iter()
+            .filter(|version| version.key.kind == kind)
+            .map(|version| version.key.id.clone())
+            .collect();
+        let mut stored: Vec<String> = stored.into_iter().collect();
+        for order in [KeyOrder::Ascending, KeyOrder::Descending] {
+            assert_eq!(store.ids(kind, order, None, usize::MAX).await.unwrap(), stored);
+            for (index, id) in stored.iter().enumerate() {
+                let next = store.ids(kind, order, Some(id), 1).await.unwrap();
+                assert_eq!(next.first(), stored.get(index + 1));
+            }
+            stored.reverse();
+        }
     }
     for kind in KINDS {
         let ids = || IDS.map(str::to_owned).to_vec();

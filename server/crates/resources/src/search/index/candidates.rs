@@ -8,7 +8,7 @@ use crate::search::filter::TypeFilter;
 /// Numbers of candidates that are collected and sorted. A search first looks for a clause with few
 /// candidates.
 const FEW: usize = 64;
-const SOME: usize = 1_000;
+pub(crate) const SOME: usize = 1_000;
 pub(crate) const MANY: usize = 20_000;
 /// Maximum number of ranges in one lookup.
 const RANGES: usize = 16;
@@ -71,6 +71,25 @@ impl Candidates {
             return Ok(Some(Self::Collected(common)));
         }
         Ok(best.and_then(|(_, clause)| clause.terms().map(Self::Merged)))
+    }
+
+    /// The ids that the clauses with fewer than `limit` ids have in common, sorted, or `None` if there is no
+    /// such clause.
+    pub async fn common(
+        store: &Store,
+        clauses: &[IndexClause],
+        limit: usize,
+    ) -> Result<Option<Vec<String>>, StoreError> {
+        let mut common: Option<Vec<String>> = None;
+        for clause in clauses {
+            if let CollectedIds::All(ids) = collect(store, clause, limit).await? {
+                common = Some(match common {
+                    Some(common) => intersection(common, &ids),
+                    None => ids,
+                });
+            }
+        }
+        Ok(common)
     }
 
     async fn at_most(
@@ -211,10 +230,9 @@ async fn first_ids(
 ) -> Result<(Vec<String>, Option<String>), StoreError> {
     let (mut ids, mut reached) = (Vec::new(), None::<String>);
     for terms in terms.chunks(RANGES) {
-        let lookup = |term: &IndexTerm| IndexLookup {
-            range: IndexRange::Term(term.clone()),
-            after: after.map(|id| IndexEntry { term: term.clone(), id: id.to_owned() }),
-            limit: count,
+        let lookup = |term: &IndexTerm| {
+            let after = after.map(|id| IndexEntry { term: term.clone(), id: id.to_owned() });
+            IndexLookup::first(IndexRange::Term(term.clone()), count).after(after)
         };
         for entries in store.index_entries(terms.iter().map(lookup).collect()).await? {
             if entries.len() == count

@@ -56,11 +56,9 @@ impl TermCollector {
             if element.is_overflown {
                 all.push(name.overflow());
             }
-            match element.dates[..] {
-                [only] if ms(only.to) - ms(only.from) <= SHORT_MS => {
-                    all.push(name.date(DateSet::Single, ms(only.from)));
-                }
-                _ => {
+            match only_short_date(&element.dates) {
+                Some(start) => all.push(name.date(DateSet::Single, start)),
+                None => {
                     for range in element.dates {
                         all.push(name.date(DateSet::From, ms(range.from)));
                         all.push(name.date(DateSet::Until, ms(range.to)));
@@ -105,6 +103,14 @@ impl ElementTerms {
     }
 }
 
-fn ms(time: Timestamp) -> i64 {
+/// The start of the only date of a resource in milliseconds, if it covers at most a day.
+pub(crate) fn only_short_date(dates: &[Range<Timestamp>]) -> Option<i64> {
+    match dates {
+        [only] if ms(only.to) - ms(only.from) <= SHORT_MS => Some(ms(only.from)),
+        _ => None,
+    }
+}
+
+pub(crate) fn ms(time: Timestamp) -> i64 {
     time.as_millisecond()
 }

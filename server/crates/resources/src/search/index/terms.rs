@@ -62,6 +62,12 @@ impl TermName {
         Some(Self(xxh3_64(name.as_bytes())))
     }
 
+    /// The name for the dates of a parameter, or `None` if it has no dates or they are not indexed.
+    pub fn of_dates(kind: &str, parameter: &SearchParameter) -> Option<Self> {
+        let is_date = parameter.comparison == ValueComparison::Date;
+        parameter.places.first().filter(|_| is_date).and_then(|place| Self::of(kind, parameter, place))
+    }
+
     /// The term of a value that is compared as a whole.
     pub fn exact(self, value: &str) -> IndexTerm {
         xxh3_64_with_seed(value.as_bytes(), self.0).to_be_bytes().into()
@@ -103,6 +109,12 @@ impl TermName {
         // No term of a date has 17 bytes, so the longer bound includes `to` itself.
         let until = [&self.date_set(set)[..], &ordered(to), &[0]].concat();
         IndexRange::Between(self.date(set, from), until.into())
+    }
+
+    /// The milliseconds of a term of a date.
+    pub fn time(term: &[u8]) -> Option<i64> {
+        let number: [u8; 8] = term.get(8..)?.try_into().ok()?;
+        Some(i64::from_be_bytes(number) ^ i64::MIN)
     }
 
     fn date_set(self, set: DateSet) -> [u8; 8] {

@@ -14,6 +14,7 @@ use store::{Seq, Versions as _};
 use crate::body::json::values;
 use crate::search::filter::TypeFilter;
 use crate::search::filter::value::{dates, folded, quantity_value, reference_text, texts, tokens};
+use crate::search::index::collect::{ms, only_short_date};
 use crate::view::pages::{ResourcePage, SearchLimit};
 use crate::write::service::stored;
 use crate::{ChangeOrder, CompartmentView, ResourceError, StoredResource};
@@ -34,8 +35,8 @@ const EXAMINED: SearchLimit = SearchLimit { count: PAGE, bytes: 1 << 20 };
 /// One key of `_sort`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SortKey {
-    parameter: SearchParameter,
-    is_descending: bool,
+    pub(crate) parameter: SearchParameter,
+    pub(crate) is_descending: bool,
 }
 
 /// A value by which resources are ordered. All values of a key have the same variant.
@@ -88,19 +89,45 @@ impl SortKey {
         }
     }
 
+    /// The time by which a resource is ordered, in milliseconds, if this key orders dates. A date of at most
+    /// a day counts by its start if it is the only one of the resource: so does the search index. Otherwise
+    /// the start of the first date counts, or the end of the last one in descending order.
+    pub(crate) fn time(&self, resource: &[u8]) -> Option<i64> {
+        if self.parameter.comparison != ValueComparison::Date {
+            return None;
+        }
+        let resource: &RawValue = serde_json::from_slice(resource).ok()?;
+        let mut all = Vec::new();
+        for place in &self.parameter.places {
+            let mut values_there = Vec::new();
+            values(resource, &place.path, &mut values_there);
+            all.extend(values_there.into_iter().flat_map(|value| dates(place.data, value)));
+        }
+        only_short_date(&all).or_else(|| match self.is_descending {
+            true => all.iter().map(|range| ms(range.to)).max(),
+            false => all.iter().map(|range| ms(range.from)).min(),
+        })
+    }
+
+    /// `true` if a resource has a value of this key.
+    pub(crate) fn has_value(&self, resource: &[u8]) -> bool {
+        self.value(resource).is_some()
+    }
+
     /// The value by which a resource is ordered: the smallest of its values, or the greatest in descending
     /// order.
-    fn value(&self, resource: &RawValue) -> Option<SortValue> {
+    fn value(&self, resource: &[u8]) -> Option<SortValue> {
+        if self.parameter.comparison == ValueComparison::Date {
+            return self.time(resource).map(SortValue::Time);
+        }
+        let resource: &RawValue = serde_json::from_slice(resource).ok()?;
         let mut all = Vec::new();
         for place in &self.parameter.places {
             let mut values_there = Vec::new();
             values(resource, &place.path, &mut values_there);
             for value in values_there {
                 match self.parameter.comparison {
-                    ValueComparison::Date => all.extend(dates(place.data, value).into_iter().map(|range| {
-                        let time = if self.is_descending { range.to } else { range.from };
-                        SortValue::Time(time.as_millisecond())
-                    })),
+                    ValueComparison::Date => {}
                     ValueComparison::Number => all.extend(value.get().parse().ok().map(SortValue::Number)),
                     ValueComparison::Quantity => all.extend(quantity_value(value).map(SortValue::Number)),
                     ValueComparison::String => {
@@ -142,7 +169,8 @@ const SORTED: &str = "sorted";
 
 impl CompartmentView<'_> {
     /// Returns resources of a sorted search, up to a limit, and the number of all matches. Resources with
-    /// equal values are ordered by id. The cursor [`ResourcePage::next`] of a page continues the search.
+    /// equal values are ordered by id, in the direction of the first key; those without a value of it come
+    /// last, ascending. The cursor [`ResourcePage::next`] of a page continues the search.
     ///
     /// # Errors
     /// Returns [`ResourceError::Page`] for a cursor that this server did not issue,
@@ -245,8 +273,7 @@ impl<'a> FirstMatches<'a> {
 
     fn add(&mut self, resource: StoredResource) {
         self.count += 1;
-        let body: &RawValue = serde_json::from_slice(&resource.bytes).unwrap_or(RawValue::NULL);
-        let values = self.keys.iter().map(|key| key.value(body)).collect();
+        let values = self.keys.iter().map(|key| key.value(&resource.bytes)).collect();
         self.matches.push((values, resource.id));
         // Twice as many as needed are sorted at a time, so that each match costs the same whatever their
         // number is.
@@ -257,10 +284,15 @@ impl<'a> FirstMatches<'a> {
 
     fn keep_first(&mut self) {
         let keys = self.keys;
+        let is_descending = keys.first().is_some_and(|key| key.is_descending);
         self.matches.sort_by(|(a, a_id), (b, b_id)| {
             let by_key = |(index, key): (usize, &SortKey)| key.compare(a[index].as_ref(), b[index].as_ref());
             let first = keys.iter().enumerate().map(by_key).find(|order| order.is_ne());
-            first.unwrap_or(Ordering::Equal).then_with(|| a_id.cmp(b_id))
+            let has_value = a.first().is_some_and(Option::is_some);
+            first.unwrap_or(Ordering::Equal).then_with(|| match is_descending && has_value {
+                true => b_id.cmp(a_id),
+                false => a_id.cmp(b_id),
+            })
         });
         self.matches.truncate(self.most);
     }
