@@ -55,6 +55,7 @@ pub mod source;
 pub mod store_engine;
 pub mod traces;
 
+use fhir::IdLength;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -251,6 +252,7 @@ impl Config {
             rotate_keys_every: SignedDuration::from_hours(24 * i64::from(days)),
             body_limit_bytes: file.limits.body_limit_bytes,
             validation: file.resources.validation,
+            ids: if file.resources.long_ids { IdLength::Long } else { IdLength::R4 },
             private_key_hosts: file.identity.allow_private_jwks.clone(),
             passwords: source.password_policy(&file.identity)?,
             throttle: source.throttle_limits(&file.identity.throttle)?,

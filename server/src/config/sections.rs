@@ -206,6 +206,9 @@ settings_table! {
         /// refuses what no reader of FHIR R4 can parse, such as a number instead of a string or a day that
         /// the calendar does not have. `reject` refuses any defect. `off` validates nothing.
         validation: ::resources::Validation = ::resources::Validation::default(),
+        /// Accept ids of up to 128 characters, as some record systems have. FHIR R4 permits 64, and other
+        /// servers may refuse longer ones. Resources that have such ids stay readable without this setting.
+        long_ids: bool = false,
     }
 }
 

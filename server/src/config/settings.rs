@@ -1,6 +1,7 @@
 //! The settings that can change while the server runs. A reload of the configuration replaces all of them at
 //! once, so that a request sees either the old or the new settings.
 
+use fhir::IdLength;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -36,6 +37,8 @@ pub struct Settings {
     pub body_limit_bytes: usize,
     /// Validation of resources that are written or imported.
     pub validation: Validation,
+    /// The lengths of ids that new resources may have.
+    pub ids: IdLength,
     /// Proxies whose header with the client's address is trusted.
     pub trusted_proxies: TrustedProxies,
     /// Hosts with private addresses from which key sets may be fetched.
@@ -65,6 +68,7 @@ impl Settings {
         ResourceRules {
             bytes: self.body_limit_bytes,
             validation: self.validation,
+            ids: self.ids,
             ..ResourceRules::default()
         }
     }

@@ -41,6 +41,7 @@ mod kills;
 mod large_requests;
 mod launch_patient;
 mod listen;
+mod long_ids;
 mod metrics;
 mod new_app;
 mod node_faults;

@@ -38,4 +38,4 @@ pub use outcome::{Issue, IssueCode, OperationOutcome, Severity};
 pub use parameters::{JsonNumber, Parameter, Parameters, Value};
 pub use period::Period;
 pub use text::Text;
-pub use types::{RESOURCE_TYPES, is_id, not_a_type, resource_type};
+pub use types::{IdLength, RESOURCE_TYPES, is_id, not_a_type, resource_type};

@@ -2,6 +2,8 @@
 
 use jiff::civil;
 
+use crate::IdLength;
+
 #[expect(missing_docs, reason = "the names are those of FHIR's primitive data types")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Primitive {
@@ -135,10 +137,7 @@ impl Primitive {
                 regular(is_code, "a code without whitespace, except single spaces between words")
             }
             // The ids `.` and `..` are refused only for resources.
-            Self::Id => {
-                let is_id = crate::is_id(value) || [".", ".."].contains(&value);
-                regular(is_id, "1 to 64 letters, digits, '-' and '.'")
-            }
+            Self::Id => regular(IdLength::R4.permits(value), "1 to 64 letters, digits, '-' and '.'"),
             Self::Oid => regular(is_oid(value), "an OID such as urn:oid:1.2.3"),
             Self::Uuid => {
                 let uuid = value.strip_prefix("urn:uuid:").unwrap_or_default();

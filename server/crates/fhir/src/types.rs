@@ -175,19 +175,42 @@ pub fn not_a_type(name: &str) -> String {
     }
 }
 
-/// `true` if the text is a FHIR `id`: 1 to 64 letters, digits, `-` and `.`. The ids `.` and `..` are
-/// excluded, because clients remove such segments of a URL (RFC 3986, section 5.2.4) and would reach another
-/// resource.
+/// `true` if the text can be the id of a stored resource: 1 to 128 letters, digits, `-` and `.`. FHIR R4
+/// permits 64, and [`IdLength`] decides how many a new resource may have. The ids `.` and `..` are excluded,
+/// because clients remove such segments of a URL (RFC 3986, section 5.2.4) and would reach another resource.
 ///
 /// ```
 /// assert!(trefoil_fhir::is_id("pat-1.a"));
 /// assert!(!trefoil_fhir::is_id("no spaces"));
 /// ```
 pub fn is_id(id: &str) -> bool {
-    let is_segment = !matches!(id, "." | "..");
-    is_segment
-        && (1..=64).contains(&id.len())
-        && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.')
+    !matches!(id, "." | "..") && IdLength::Long.permits(id)
+}
+
+/// The lengths of ids that are accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IdLength {
+    /// Up to 64 characters, as FHIR R4 says.
+    #[default]
+    R4,
+    /// Up to 128 characters, as some record systems have.
+    Long,
+}
+
+impl IdLength {
+    /// Maximum number of characters.
+    pub const fn most(self) -> usize {
+        match self {
+            Self::R4 => 64,
+            Self::Long => 128,
+        }
+    }
+
+    /// `true` if the text is a value of the data type `id` with a length that is accepted.
+    pub fn permits(self, id: &str) -> bool {
+        (1..=self.most()).contains(&id.len())
+            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.')
+    }
 }
 
 #[cfg(test)]
@@ -202,8 +225,8 @@ mod tests {
 
     #[test]
     fn ids_have_at_most_64_characters() {
-        assert!(is_id(&"a".repeat(64)));
-        assert!(!is_id(&"a".repeat(65)));
+        assert!(IdLength::R4.permits(&"a".repeat(64)) && !IdLength::R4.permits(&"a".repeat(65)));
+        assert!(is_id(&"a".repeat(128)) && !is_id(&"a".repeat(129)));
         assert!(!is_id(""));
         assert!(!is_id("a_b"));
         assert!(!is_id(".") && !is_id(".."));

@@ -65,6 +65,11 @@ pub enum ResourceBodyError {
     /// The `id` is not valid.
     #[error("'{0}' is not an id: 1 to 64 letters, digits, '-' and '.', but not '.' or '..'")]
     BadId(String),
+    /// The `id` is longer than FHIR R4 permits, and the server does not accept such ids.
+    #[error(
+        "'{0}' is not an id: FHIR R4 permits 64 characters; the setting 'long_ids' of [resources] permits 128"
+    )]
+    LongId(String),
     /// The id differs from that in the URL.
     #[error("'id' is '{found}', but the URL has '{expected}'")]
     WrongId {

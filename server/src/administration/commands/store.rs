@@ -102,8 +102,7 @@ impl Command for Import {
         let table = TableOptions { encoding, sheet };
         let stated = StatedRelease { edition, version, is_unpublished: unpublished, table };
         let defaults = ImportOptions::default();
-        let validation = call.services.resources.rules().validation;
-        let rules = ResourceRules { validation, ..defaults.rules };
+        let rules = ResourceRules { bytes: defaults.rules.bytes, ..call.services.resources.rules() };
         let options = ImportOptions { keep_bundles, overwrite, rules, ..defaults };
         Ok(Answer::Told(run_import(call.services, paths, stated, options, events).await?))
     }

@@ -333,6 +333,6 @@ pub(super) async fn authorize_addressed(
     if fhir::is_id(id) {
         return Ok(access);
     }
-    let text = "an id has 1 to 64 letters, digits, '-' and '.', but not '.' or '..'";
+    let text = "an id has 1 to 128 letters, digits, '-' and '.', but not '.' or '..'";
     Err(Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text))
 }

@@ -116,8 +116,9 @@ async fn write_response(
         ReturnedBody::Outcome => {
             let text = format!("stored {resource}");
             let mut issues = vec![Issue::new(Severity::Information, IssueCode::Informational, text)];
-            if context.app.settings().validation != Validation::Off {
-                issues.extend(resource_issues(&validate(stored.kind, &stored.bytes)));
+            let rules = context.app.settings().resource_rules();
+            if rules.validation != Validation::Off {
+                issues.extend(resource_issues(&validate(stored.kind, &stored.bytes, rules.ids)));
             }
             stored.bytes = OperationOutcome::new(issues).to_json().into();
         }

@@ -144,6 +144,7 @@ fn resource_status(error: &ResourceError) -> (StatusCode, IssueCode) {
             ResourceBodyError::DuplicateMember { .. }
             | ResourceBodyError::WrongType { .. }
             | ResourceBodyError::BadId(_)
+            | ResourceBodyError::LongId(_)
             | ResourceBodyError::WrongId { .. }
             | ResourceBodyError::BadMeta
             | ResourceBodyError::BadBundle(_)
@@ -222,6 +223,7 @@ pub(super) fn file_error(error: &FileError) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use fhir::IdLength;
     use fhir::validation::validate;
 
     use super::*;
@@ -230,7 +232,7 @@ mod tests {
     #[test]
     fn defects_that_refuse_a_resource_are_errors() {
         for body in [r#"{"resourceType":"Patient","name":[]}"#, r#"{"resourceType":"Patient","nick":1}"#] {
-            let defects = validate("Patient", body.as_bytes());
+            let defects = validate("Patient", body.as_bytes(), IdLength::R4);
             assert_eq!((defects.unreadable, defects.irregular), (0, 1), "{body}");
             assert!(resource_issues(&defects).iter().all(|issue| issue.severity == Severity::Warning));
             let error = ResourceError::Body(ResourceBodyError::Defects(defects));

@@ -19,7 +19,7 @@ use serde::de::DeserializeSeed as _;
 use self::object::ObjectSeed;
 use self::path::ElementPath;
 use crate::structures::structure;
-use crate::{Issue, IssueCode, Severity};
+use crate::{IdLength, Issue, IssueCode, Severity};
 
 /// Maximum number of defects with a description, for those that are unreadable and those that are not.
 const DESCRIBED: usize = 50;
@@ -47,6 +47,8 @@ pub struct ElementDefects {
     pub unreadable: usize,
     /// Number of the other defects.
     pub irregular: usize,
+    /// The lengths of ids that are no defects.
+    ids: IdLength,
 }
 
 impl ElementDefects {
@@ -107,18 +109,18 @@ impl From<&ElementDefect> for Issue {
 }
 
 /// Finds the defects of a resource. `resource` must be JSON that is an object, and `kind` the type of the
-/// resource, which must be one of FHIR R4.
+/// resource, which must be one of FHIR R4. Longer ids than `ids` permits are defects.
 ///
 /// ```
-/// use trefoil_fhir::validation::validate;
+/// use trefoil_fhir::{IdLength, validation::validate};
 ///
 /// let body = br#"{"resourceType": "Patient", "birthDate": "1980-02-30", "nickname": "Al"}"#;
-/// let defects = validate("Patient", body);
+/// let defects = validate("Patient", body, IdLength::R4);
 /// assert_eq!((defects.unreadable, defects.irregular), (1, 1));
 /// assert_eq!(defects.described[0].expression, "Patient.birthDate");
 /// ```
-pub fn validate(kind: &str, resource: &[u8]) -> ElementDefects {
-    let mut defects = ElementDefects::default();
+pub fn validate(kind: &str, resource: &[u8], ids: IdLength) -> ElementDefects {
+    let mut defects = ElementDefects { ids, ..ElementDefects::default() };
     let Some(structure) = structure(kind) else { return defects };
     let path = ElementPath::root(kind);
     let mut reader = serde_json::Deserializer::from_slice(resource);

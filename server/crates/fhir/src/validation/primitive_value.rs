@@ -146,6 +146,9 @@ impl PrimitiveValue<'_> {
     }
 
     fn check_format(&self, value: &str, defects: &mut ElementDefects, path: &ElementPath<'_>) {
+        if self.primitive == Primitive::Id && defects.ids.permits(value) {
+            return;
+        }
         if let Err(defect) = self.primitive.check(value) {
             defects.add(path, IssueCode::Value, defect.is_unreadable, || {
                 format!("'{}' is not {}", shortened(value), defect.expected)

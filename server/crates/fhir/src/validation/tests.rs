@@ -1,5 +1,6 @@
 //! Regular resources, and one of each kind of defect.
 
+use crate::IdLength;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
@@ -8,7 +9,7 @@ use super::*;
 /// The defects of a resource, each in a line: `!` for an unreadable one, path, code and text.
 fn defects(resource: &Value) -> String {
     let kind = resource["resourceType"].as_str().unwrap();
-    let issues = validate(kind, resource.to_string().as_bytes());
+    let issues = validate(kind, resource.to_string().as_bytes(), IdLength::R4);
     assert_eq!(issues.total(), issues.described.len());
     let line = |defect: &ElementDefect| {
         let mark = if defect.is_unreadable { "! " } else { "" };
@@ -127,7 +128,7 @@ fn many_defects_are_counted_and_some_are_described() {
     let names = vec![json!({"given": []}); 80];
     let telecoms = vec![json!({"rank": "1"}); 70];
     let patient = json!({"resourceType": "Patient", "name": names, "telecom": telecoms});
-    let issues = validate("Patient", patient.to_string().as_bytes());
+    let issues = validate("Patient", patient.to_string().as_bytes(), IdLength::R4);
     assert_eq!((issues.irregular, issues.unreadable, issues.described.len()), (80, 70, 100));
     let last = issues.described.last().unwrap();
     assert_eq!((&*last.expression, last.is_unreadable), ("Patient.telecom[49].rank", true));
@@ -137,9 +138,9 @@ fn many_defects_are_counted_and_some_are_described() {
 fn a_number_beyond_all_readers_ends_the_validation_only_where_an_object_belongs() {
     let decimal =
         r#"{"resourceType":"Observation","status":"final","code":{},"valueQuantity":{"value":1E999}}"#;
-    let issues = validate("Observation", decimal.as_bytes());
+    let issues = validate("Observation", decimal.as_bytes(), IdLength::R4);
     assert_eq!((issues.irregular, issues.unreadable), (1, 0), "{issues:?}");
     let object = r#"{"resourceType":"Observation","status":"final","code":1E999}"#;
-    let issues = validate("Observation", object.as_bytes());
+    let issues = validate("Observation", object.as_bytes(), IdLength::R4);
     assert_eq!(issues.unreadable, 1, "{issues:?}");
 }

@@ -19,12 +19,10 @@ use crate::view::referrers::ReferrerSearch;
 use crate::view::relations;
 use crate::view::restriction::{OtherTypes, Restriction, Visibility, has};
 use crate::write::assignment::UNASSIGNED;
-use crate::write::prepare::{IdSource, PreparedResource, prepare};
+use crate::write::prepare::{IdSource, PreparedResource, check_id, prepare};
 use crate::write::search_guard::SearchGuard;
 use crate::write::service::{WrittenResource, stored};
-use crate::{
-    DeleteResult, ExpectedVersion, ResourceBodyError, ResourceError, Resources, StoredResource, references,
-};
+use crate::{DeleteResult, ExpectedVersion, ResourceError, Resources, StoredResource, references};
 
 /// Maximum number of versions, of other types too, that are examined for a page of the history of a type.
 const EXAMINED: usize = 20_000;
@@ -408,9 +406,7 @@ impl<'a> CompartmentView<'a> {
         if self.is_unrestricted() {
             return self.resources.update(kind, id, body, expected, now).await;
         }
-        if !fhir::is_id(id) {
-            return Err(ResourceBodyError::BadId(id.to_owned()).into());
-        }
+        check_id(id, self.resources.rules().ids)?;
         let prepared = self.prepared(body.as_ref(), kind, IdSource::Same(id))?;
         drop(body);
         self.check_targets(&prepared).await?;

@@ -4,6 +4,7 @@
 
 use std::mem;
 
+use fhir::IdLength;
 use fhir::validation::{ElementDefects, validate};
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -23,12 +24,14 @@ pub struct ResourceRules {
     pub depth: usize,
     /// The defects for which the resource is refused.
     pub validation: Validation,
+    /// The lengths of ids that new resources may have.
+    pub ids: IdLength,
 }
 
 impl Default for ResourceRules {
     /// Returns 16 MiB, 100 levels and the default validation.
     fn default() -> Self {
-        Self { bytes: 16 << 20, depth: 100, validation: Validation::default() }
+        Self { bytes: 16 << 20, depth: 100, validation: Validation::default(), ids: IdLength::default() }
     }
 }
 
@@ -48,10 +51,10 @@ pub enum Validation {
 
 impl Validation {
     /// The defects of a resource that is not refused.
-    fn check(self, kind: &str, resource: &[u8]) -> Result<ElementDefects, ResourceBodyError> {
+    fn check(self, kind: &str, resource: &[u8], ids: IdLength) -> Result<ElementDefects, ResourceBodyError> {
         let defects = match self {
             Self::Off => ElementDefects::default(),
-            Self::Warn | Self::Reject => validate(kind, resource),
+            Self::Warn | Self::Reject => validate(kind, resource, ids),
         };
         let is_refused = match self {
             Self::Off => false,
@@ -171,8 +174,8 @@ pub(crate) fn prepare_named(
         // The type followed elements whose meaning depends on it, so the text is scanned again.
         scan = scan::scan(body, Some(known), rules.depth, names)?;
     }
-    let id = settle_id(&mut scan, id)?;
-    let defects = rules.validation.check(known, body)?;
+    let id = settle_id(&mut scan, id, rules.ids)?;
+    let defects = rules.validation.check(known, body, rules.ids)?;
     let compartments = assignment::names(known, &id, &scan, fhir_base);
     let mut terms = mem::take(&mut scan.terms).finish();
     let (has_imprecise_number, last_updated) = (scan.has_imprecise_number, scan.last_updated);
@@ -203,7 +206,7 @@ fn text(body: &[u8]) -> Result<&[u8], ResourceBodyError> {
 }
 
 /// Writes the id into the copy and returns the id. `scan.id_range` is its position in the copy.
-fn settle_id(scan: &mut ResourceScan, id: IdSource<'_>) -> Result<String, ResourceBodyError> {
+fn settle_id(scan: &mut ResourceScan, id: IdSource<'_>, ids: IdLength) -> Result<String, ResourceBodyError> {
     let own = scan.id.take();
     let id = match (id, own) {
         (IdSource::Own | IdSource::Same(_), None) => return Err(ResourceBodyError::NoId),
@@ -224,7 +227,17 @@ fn settle_id(scan: &mut ResourceScan, id: IdSource<'_>) -> Result<String, Resour
             id.to_owned()
         }
     };
-    if fhir::is_id(&id) { Ok(id) } else { Err(ResourceBodyError::BadId(id)) }
+    check_id(&id, ids)?;
+    Ok(id)
+}
+
+/// Checks the id of a resource that is written.
+pub(crate) fn check_id(id: &str, ids: IdLength) -> Result<(), ResourceBodyError> {
+    match fhir::is_id(id) {
+        true if ids.permits(id) => Ok(()),
+        true => Err(ResourceBodyError::LongId(id.to_owned())),
+        false => Err(ResourceBodyError::BadId(id.to_owned())),
+    }
 }
 
 /// Replaces a range of the copy and adjusts the positions after it.
@@ -261,7 +274,7 @@ mod tests {
 
     const BASE: &str = "https://here.example/r4";
     const UNVALIDATED: ResourceRules =
-        ResourceRules { bytes: 16 << 20, depth: 100, validation: Validation::Off };
+        ResourceRules { bytes: 16 << 20, depth: 100, validation: Validation::Off, ids: IdLength::R4 };
 
     /// Prepares a text without validation: most of these tests are about JSON and not about FHIR.
     fn prepared(body: impl AsRef<[u8]>) -> Result<PreparedResource, ResourceBodyError> {

@@ -9,10 +9,10 @@ use store::{
     WriteEffect,
 };
 
+use crate::ResourceError;
 use crate::search::type_counts::TypeCounts;
-use crate::write::prepare::{IdSource, PreparedResource, ResourceRules, prepare};
+use crate::write::prepare::{IdSource, PreparedResource, ResourceRules, check_id, prepare};
 use crate::write::search_guard::SearchGuard;
-use crate::{ResourceBodyError, ResourceError};
 
 /// The resources in a store. Clones share the same state and are cheap.
 #[derive(Clone)]
@@ -182,9 +182,7 @@ impl Resources {
         expected: impl Into<ExpectedVersion>,
         now: Timestamp,
     ) -> Result<WrittenResource, ResourceError> {
-        if !fhir::is_id(id) {
-            return Err(ResourceBodyError::BadId(id.to_owned()).into());
-        }
+        check_id(id, self.rules().ids)?;
         let prepared =
             prepare(body.as_ref(), Some(kind), IdSource::Same(id), &self.rules(), &self.fhir_base)?;
         drop(body);
