@@ -106,6 +106,8 @@ impl IncludeReader<'_> {
             return Ok(());
         }
         targets.retain(|(kind, id)| !matched.contains(&(*kind, id.as_str())));
+        let version_of = |resource: &StoredResource| (resource.kind, resource.id.clone(), resource.version);
+        let mut known: HashSet<(&str, String, u64)> = matches.iter().map(version_of).collect();
         let is_later = |kind: &str, id: &str| {
             after.as_ref().is_none_or(|(last_kind, last)| (kind, id) > (&**last_kind, &**last))
         };
@@ -128,17 +130,12 @@ impl IncludeReader<'_> {
                 ));
             }
             if let Some((_, Some(view))) = &view {
-                let read = || async {
-                    match view.read(kind, &id).await {
-                        Ok(resource) => Ok(Some(resource)),
-                        Err(ResourceError::Store(error)) => Err(Problem::from(error)),
-                        // A missing, deleted or invisible target is left out.
-                        Err(_) => Ok(None),
-                    }
-                };
                 let size =
                     |resource: &Option<StoredResource>| resource.as_ref().map_or(0, |it| it.bytes.len());
-                if let Some(resource) = memory.hold_for_bundle(read, size).await? {
+                let read = || read_target(view, kind, &id);
+                if let Some(resource) = memory.hold_for_bundle(read, size).await?
+                    && known.insert(version_of(&resource))
+                {
                     page.bytes += resource.bytes.len();
                     page.resources.push(resource);
                 }
@@ -207,4 +204,26 @@ impl IncludeReader<'_> {
         }
         Ok(())
     }
+}
+
+/// Reads the target of a reference: the version that it names, or else the newest one, because an import
+/// gives versions new numbers. `None` if the target is missing, deleted or invisible.
+async fn read_target(
+    view: &CompartmentView<'_>,
+    kind: &'static str,
+    target: &str,
+) -> Result<Option<StoredResource>, Problem> {
+    let found = |read: Result<StoredResource, ResourceError>| match read {
+        Ok(resource) => Ok(Some(resource)),
+        Err(ResourceError::Store(error)) => Err(Problem::from(error)),
+        Err(_) => Ok(None),
+    };
+    let (id, version) =
+        target.split_once("/_history/").map_or((target, None), |(id, version)| (id, Some(version)));
+    if let Some(version) = version.and_then(|version| version.parse().ok())
+        && let Some(named) = found(view.read_version(kind, id, version).await)?
+    {
+        return Ok(Some(named));
+    }
+    found(view.read(kind, id).await)
 }

@@ -11,10 +11,7 @@ use memchr::memmem;
 /// assert_eq!(target("#p"), None);
 /// ```
 pub fn target(reference: &str) -> Option<(&'static str, &str)> {
-    let unversioned = match reference.rsplit_once("/_history/") {
-        Some((before, version)) if fhir::is_id(version) => before,
-        _ => reference,
-    };
+    let (unversioned, _) = split_version(reference);
     let (before, id) = unversioned.rsplit_once('/')?;
     let kind = match before.rsplit_once('/') {
         Some((base, kind)) if base.contains("://") => kind,
@@ -22,6 +19,14 @@ pub fn target(reference: &str) -> Option<(&'static str, &str)> {
         None => before,
     };
     Some((fhir::resource_type(kind)?, id)).filter(|_| fhir::is_id(id))
+}
+
+/// A reference without its version, and the version (`/_history/2`), if it has one.
+pub(crate) fn split_version(reference: &str) -> (&str, Option<&str>) {
+    match reference.rsplit_once("/_history/") {
+        Some((before, version)) if fhir::is_id(version) => (before, Some(version)),
+        _ => (reference, None),
+    }
 }
 
 /// The type and id of a reference to a resource on the server at `fhir_base`, or `None` for other servers.

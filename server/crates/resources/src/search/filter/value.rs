@@ -12,7 +12,7 @@ use unicode_normalization::char::is_combining_mark;
 
 use super::modifier::{PLAIN, SearchModifier, TextComparison};
 use crate::body::json::{Text, text, values};
-use crate::body::references::local;
+use crate::body::references::{local, split_version};
 
 /// The comparison that a prefix of an ordered value requests (`eq`, `lt`, …).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,8 +62,9 @@ pub(crate) struct Unit {
 /// The search value of a reference parameter.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Target {
-    /// A resource of this server. The type is set if the search contains it.
-    Local { kind: Option<&'static str>, id: String },
+    /// A resource of this server. The type is set if the search contains it. With a version, only references
+    /// to this version match.
+    Local { kind: Option<&'static str>, id: String, version: Option<String> },
     /// A reference with exactly this URL.
     Address(String),
 }
@@ -455,26 +456,28 @@ fn target(
         Some(SearchModifier::Type(kind)) => Some(kind),
         _ => None,
     };
+    let (unversioned, version) = split_version(value);
+    let version = version.map(str::to_owned);
     if value.contains(':') {
-        return Ok(match local(value, context.fhir_base) {
+        return Ok(match local(unversioned, context.fhir_base) {
             Some((kind, id)) if named.is_none_or(|named| named == kind) => {
-                Target::Local { kind: Some(kind), id: id.to_owned() }
+                Target::Local { kind: Some(kind), id: id.to_owned(), version }
             }
             _ => Target::Address(value.to_owned()),
         });
     }
-    let (kind, id) = match value.split_once('/') {
+    let (kind, id) = match unversioned.split_once('/') {
         Some((kind, id)) => {
             let kind_of_target =
                 fhir::resource_type(kind).ok_or_else(|| format!("'{kind}' is not a resource type"))?;
             (Some(kind_of_target), id)
         }
-        None => (named, value),
+        None => (named, unversioned),
     };
     if !fhir::is_id(id) || named.zip(kind).is_some_and(|(named, kind)| named != kind) {
         return Err(format!("'{value}' is not a reference such as Patient/123"));
     }
-    Ok(Target::Local { kind, id: id.to_owned() })
+    Ok(Target::Local { kind, id: id.to_owned(), version })
 }
 
 #[derive(Deserialize)]
@@ -532,11 +535,16 @@ impl Target {
         let Some(reference) = reference else { return false };
         match self {
             Self::Address(wanted) => is_uri(&reference, wanted),
-            Self::Local { kind, id } => local(&reference, fhir_base).is_some_and(|(found_kind, found_id)| {
-                found_id == id
-                    && kind.is_none_or(|kind| kind == found_kind)
-                    && place.only.is_none_or(|only| is_artifact || only == found_kind)
-            }),
+            Self::Local { kind, id, version } => {
+                local(&reference, fhir_base).is_some_and(|(found_kind, found_id)| {
+                    found_id == id
+                        && version
+                            .as_deref()
+                            .is_none_or(|version| split_version(&reference).1 == Some(version))
+                        && kind.is_none_or(|kind| kind == found_kind)
+                        && place.only.is_none_or(|only| is_artifact || only == found_kind)
+                })
+            }
         }
     }
 }

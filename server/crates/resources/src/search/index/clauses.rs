@@ -53,8 +53,9 @@ impl TypeFilter {
             }
             let mut found = CompartmentClause::default();
             for value in wanted {
-                let SearchValue::Reference(Target::Local { kind: kind @ (None | Some("Patient")), id }) =
-                    value
+                let SearchValue::Reference(Target::Local {
+                    kind: kind @ (None | Some("Patient")), id, ..
+                }) = value
                 else {
                     return None;
                 };

@@ -7,7 +7,7 @@ use fhir::search_parameters::{self, SearchParameter, ValueComparison};
 use serde_json::value::RawValue;
 
 use crate::body::json::values;
-use crate::body::references::local;
+use crate::body::references::{local, split_version};
 use crate::search::filter::value::reference_text;
 
 /// The parts of `Type:parameter:Target`.
@@ -71,7 +71,8 @@ impl Include {
         Ok(Self { parameters, target })
     }
 
-    /// Adds type and id of the local targets of a resource to `found`, until it contains `limit` targets.
+    /// Adds type and id of the local targets of a resource to `out`, until it contains `limit` targets. A
+    /// version that a reference names follows the id, as in `p/_history/2`.
     pub fn targets(
         &self,
         resource: &[u8],
@@ -91,7 +92,9 @@ impl Include {
                     return;
                 }
                 if is_wanted(self.target) && is_wanted(place.only) {
-                    out.insert((kind, id.to_owned()));
+                    let version = split_version(&text).1;
+                    let version = version.map(|version| format!("/_history/{version}")).unwrap_or_default();
+                    out.insert((kind, format!("{id}{version}")));
                 }
             }
         }
