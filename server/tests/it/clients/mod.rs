@@ -2,7 +2,8 @@
 //! validates codes, and Node exports. With libraries that apps use (`tests/it/clients/package.json`,
 //! `requirements.txt`; `.ci/run` installs them), openid-client and Authlib run all flows that they support,
 //! smart-fetch exports, a client generated from OpenAPI administers, fhirpy and fhir-kit-client write
-//! resources, DuckDB keeps a copy, and fhirclient runs as a SMART app in a browser.
+//! resources and keep copies, as do fhirclient, the requests of the Android FHIR SDK and DuckDB, and
+//! fhirclient runs as a SMART app in a browser.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -188,9 +189,10 @@ async fn check_resources(program: &str, script: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fhirpy_writes_and_finds_resources() {
+async fn fhirpy_writes_finds_and_synchronizes_resources() {
     if have("python3", "fhirpy") && installed("fhirpy", &python_packages().join("fhirpy")) {
         check_resources("python3", "fhirpy_notes.py").await;
+        check_resources("python3", "synchronize.py").await;
     }
 }
 
@@ -208,10 +210,11 @@ async fn a_client_generated_from_the_description_administers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fhir_kit_client_writes_and_finds_resources() {
+async fn javascript_clients_write_find_and_synchronize_resources() {
     let package = clients().join("node_modules/fhir-kit-client");
     if have("node", "fhir-kit-client") && installed("fhir-kit-client", &package) {
         check_resources("node", "fhir_kit.mjs").await;
+        check_resources("node", "synchronize.mjs").await;
     }
 }
 
