@@ -131,6 +131,8 @@ pub enum BenchGroup {
     Bulk,
     /// Searches of one of a million Patients.
     Patients,
+    /// Searches of a million resources beside PostgreSQL.
+    Search,
     /// Downloads of export files.
     Download,
     /// The log.

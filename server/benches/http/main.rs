@@ -1,5 +1,5 @@
-//! Benchmarks over HTTP, run by `cargo xtask bench [identity|terminology|download|scale]`: CPU time of the
-//! server per request, compared with a reference server in the same run.
+//! Benchmarks over HTTP, run by `cargo xtask bench [identity|terminology|download|search|scale]`: CPU time
+//! of the server per request, compared with a reference server in the same run.
 //!
 //! The reference is a bare hyper server whose responses have 200 bytes of JSON. The reference and Trefoil
 //! (`--demo`, file store, default logging) run in separate processes, so that their CPU time does not include
@@ -14,6 +14,7 @@ mod download;
 mod identity;
 mod outside;
 mod scale;
+mod search;
 mod server;
 mod terminology;
 mod tx20;
@@ -47,6 +48,9 @@ fn main() {
     }
     if args.iter().any(|arg| arg == "scale") {
         return scale::run();
+    }
+    if args.iter().any(|arg| arg == "search") {
+        return search::run(&args);
     }
     if args.iter().any(|arg| arg == "tx20") {
         return tx20::run(&args);

@@ -3,6 +3,8 @@
 //! same run, and the peak memory. Each step runs in a separate process, so that the figures of the steps do
 //! not mix.
 
+mod import;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -38,12 +40,16 @@ fn main() {
         Some("--crowd") => return crowd(Path::new(&args[1])),
         _ => {}
     }
+    if args.iter().any(|arg| arg == "--import") {
+        return import::measure(5);
+    }
     let number = |flag: &str| args.iter().find_map(|arg| arg.strip_prefix(flag)?.parse::<u64>().ok());
     let (resources, rounds) = (number("--resources=").unwrap_or(1_000_000), number("--rounds=").unwrap_or(5));
     println!("{:<52} {:>14} {:>14}", "work", "", "goal");
     let rates = [resources / 10, resources].map(|resources| measure(resources, rounds));
     told("median cost of a resource, relative to a tenth", format!("{:.2}", rates[0] / rates[1]), "1.25");
     measure_crowd();
+    import::measure(rounds);
 }
 
 fn told(work: &str, figure: String, goal: &str) {
@@ -56,7 +62,19 @@ fn fill(folder: &Path, resources: u64) -> PathBuf {
     let patients = resources / population::EACH;
     println!("{} resources of {patients} patients", patients * population::EACH);
     let (files, data) = (folder.join("in"), folder.join("data"));
-    std::fs::create_dir(&files).expect("the new folder can be created");
+    write_population(&files, patients);
+    for (id, every) in [("tenth", 10), ("ten", (patients / 10).max(1))] {
+        std::fs::write(files.join(format!("9-group-{id}.json")), population::group(id, patients, every))
+            .expect("the file can be written");
+    }
+    step(&["--ingest", text(&data), text(&files)]);
+    step(&["--settle", text(&data)]);
+    data
+}
+
+/// Writes a population into a new folder, a file for each type.
+fn write_population(files: &Path, patients: u64) {
+    std::fs::create_dir(files).expect("the new folder can be created");
     for (number, kind) in population::kinds().enumerate() {
         let path = files.join(format!("{number}-{kind}.ndjson"));
         let mut out = std::io::BufWriter::with_capacity(
@@ -65,13 +83,6 @@ fn fill(folder: &Path, resources: u64) -> PathBuf {
         );
         population::write(kind, patients, &mut out).expect("the file can be written");
     }
-    for (id, every) in [("tenth", 10), ("ten", (patients / 10).max(1))] {
-        std::fs::write(files.join(format!("9-group-{id}.json")), population::group(id, patients, every))
-            .expect("the file can be written");
-    }
-    step(&["--ingest", text(&data), text(&files)]);
-    step(&["--settle", text(&data)]);
-    data
 }
 
 /// Returns the median number of resources per CPU second in system-level exports.
@@ -470,8 +481,18 @@ fn cpu_nanoseconds() -> u64 {
 
 /// Returns the CPU seconds of this process so far (on Linux in ticks of 10 ms).
 fn cpu_seconds() -> f64 {
+    cpu_fields(11)
+}
+
+/// Returns the CPU seconds of the steps that have ended.
+fn cpu_seconds_of_children() -> f64 {
+    cpu_fields(13)
+}
+
+/// Returns the seconds in user and kernel mode, which are at this field and the next one.
+fn cpu_fields(first: usize) -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or_default();
-    (ticks(11) + ticks(12)) / 100.0
+    (ticks(first) + ticks(first + 1)) / 100.0
 }
