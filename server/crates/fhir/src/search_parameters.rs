@@ -10,6 +10,9 @@
 //! The table omits composite and special parameters, those of whole texts (`_text`, `_content`), data types
 //! without an implemented comparison, and parameters of elements that FHIR R4 does not have.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 /// The way in which values of a parameter are compared.
 #[expect(missing_docs, reason = "the names are those of FHIR's types of search parameters")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,10 +76,13 @@ pub fn of_type(kind: &str) -> impl Iterator<Item = (&'static str, &'static str)>
     })
 }
 
+/// The lines of each resource type.
+static SECTIONS: LazyLock<HashMap<&str, &str>> =
+    LazyLock::new(|| TABLE.split('[').filter_map(|section| section.split_once("]\n")).collect());
+
 /// The lines of a resource type.
 fn rows(kind: &str) -> impl Iterator<Item = &'static str> {
-    let start = TABLE.find(&format!("[{kind}]\n")).map_or(TABLE.len(), |offset| offset + kind.len() + 3);
-    TABLE[start..].lines().take_while(|line| !line.starts_with('['))
+    SECTIONS.get(kind).copied().unwrap_or_default().lines()
 }
 
 fn read(row: &'static str) -> Option<SearchParameter> {

@@ -36,12 +36,14 @@ impl CompartmentView<'_> {
         let store = self.resources().store();
         // The condition is about all writes after this one, so it may be read after the search.
         let since = store.last_seq().await?;
-        if let Some(resource) = self.only(filter.kind, filter).await? {
+        let clauses = filter.index_clauses();
+        let small = candidates::small_clause(store, &clauses).await?;
+        // Without an entry in the index, no resource needs to be read.
+        let may_match = small.as_ref().is_none_or(|(_, ids)| !ids.is_empty());
+        if may_match && let Some(resource) = self.only(filter.kind, filter).await? {
             return Ok((Some(resource), None));
         }
-        let clauses = filter.index_clauses();
-        let clause = candidates::small_clause(store, &clauses).await?;
-        Ok((None, Some(SearchGuard::new(filter, clause, since))))
+        Ok((None, Some(SearchGuard::new(filter, small.map(|(clause, _)| clause), since))))
     }
 
     /// The only resource that matches the search of a conditional request, or `None` if no resource matches.

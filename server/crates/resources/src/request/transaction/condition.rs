@@ -2,6 +2,7 @@
 //! action that its result determines. A search finds what an earlier conditional entry of the same Bundle
 //! creates, but no other writes of the Bundle.
 
+use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use store::{ExpectVersion, ResourceKey, VersionWrite};
 
 use super::entry_condition::EntryCondition;
@@ -12,6 +13,9 @@ use crate::search::filter::TypeFilter;
 use crate::write::prepare::{IdSource, ResourceRules, Validation, prepare_named};
 use crate::write::scan::RenamedReferences;
 use crate::{EntryAction, ExpectedVersion, PlannedEntry, ResourceBodyError, ResourceError, Resources};
+
+/// Number of searches of a transaction that run at the same time.
+const SEARCHES_AT_ONCE: usize = 16;
 
 impl Resources {
     /// Runs the searches of the entries in one commit and determines the write of each entry. If a search
@@ -24,15 +28,24 @@ impl Resources {
     ) -> Result<Vec<VersionWrite>, ResourceError> {
         let mut names = RenamedReferences::new();
         let mut checks = Vec::new();
-        let view = self.restricted_to(Restriction::None);
-        for index in 0..entries.len() {
-            let (earlier, rest) = entries.split_at_mut(index);
-            let entry = &mut rest[0];
+        let mut conditions = Vec::new();
+        for (index, entry) in entries.iter_mut().enumerate() {
             let Some(EntryCondition::Search { text, at, own, if_match }) = entry.condition.take() else {
                 continue;
             };
             let filter = TypeFilter::read(&text, self.fhir_base(), at).map_err(ResourceBodyError::Search)?;
-            let (matches, guard) = view.search_guarded(&filter).await?;
+            conditions.push((index, text, filter, own, if_match));
+        }
+        // The searches do not depend on each other: some wait for the store together.
+        let view = self.restricted_to(Restriction::None);
+        let mut searches = Vec::with_capacity(conditions.len());
+        for (_, _, filter, ..) in &conditions {
+            searches.push(view.search_guarded(filter).boxed());
+        }
+        let found: Vec<_> = stream::iter(searches).buffered(SEARCHES_AT_ONCE).try_collect().await?;
+        for ((index, text, filter, own, if_match), (matches, guard)) in conditions.into_iter().zip(found) {
+            let (earlier, rest) = entries.split_at_mut(index);
+            let entry = &mut rest[0];
             if let Some(version) = if_match.filter(|version| {
                 !ExpectedVersion::Version(*version).is_met(matches.as_ref().map(|found| found.version))
             }) {

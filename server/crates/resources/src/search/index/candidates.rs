@@ -179,14 +179,14 @@ impl TypeFilter {
     }
 }
 
-/// A clause with few entries in the search index, or `None`.
+/// A clause with few entries in the search index and its ids, or `None`.
 pub(crate) async fn small_clause<'a>(
     store: &Store,
     clauses: &'a [IndexClause],
-) -> Result<Option<&'a IndexClause>, StoreError> {
+) -> Result<Option<(&'a IndexClause, Vec<String>)>, StoreError> {
     for clause in clauses {
-        if let CollectedIds::All(_) = collect(store, clause, SOME).await? {
-            return Ok(Some(clause));
+        if let CollectedIds::All(ids) = collect(store, clause, SOME).await? {
+            return Ok(Some((clause, ids)));
         }
     }
     Ok(None)
