@@ -1,7 +1,9 @@
 //! Primitive values. Beside the member `birthDate`, the member `_birthDate` contains the id and extensions of
 //! the value, and in two arrays, `null` holds a place (FHIR R4, JSON representation of resources).
 
-use serde::de::DeserializeSeed as _;
+use std::collections::HashMap;
+
+use serde::de::{DeserializeSeed as _, IgnoredAny};
 use serde_json::value::RawValue;
 use smallvec::SmallVec;
 
@@ -23,7 +25,7 @@ pub(super) struct PrimitiveValue<'de> {
 pub(super) struct PrimitiveMembers {
     /// Elements with the indexes at which their array is `null`.
     nulls: SmallVec<[(usize, Vec<usize>); 1]>,
-    /// Elements with the indexes at which the array beside them is not `null`.
+    /// Elements with the indexes at which the array beside them has more than an id.
     companions: SmallVec<[(usize, Vec<usize>); 1]>,
 }
 
@@ -69,13 +71,15 @@ impl PrimitiveMembers {
         };
         let mut present = Vec::new();
         for (index, item) in items.into_iter().enumerate().filter(|(_, item)| item.get() != "null") {
-            present.push(index);
+            if has_content(item) {
+                present.push(index);
+            }
             check_companion(item, defects, &path.at(index));
         }
         self.companions.push((element, present));
     }
 
-    /// Adds a defect for each `null` of an array without an extension beside it.
+    /// Adds a defect for each `null` of an array that has nothing but an id beside it.
     pub fn check_nulls(&self, structure: &Structure, defects: &mut ElementDefects, path: &ElementPath<'_>) {
         for (element, nulls) in &self.nulls {
             let beside = self.companions.iter().find(|(companion, _)| companion == element);
@@ -104,6 +108,13 @@ fn array_items<'de>(
         defects.add_empty(path, "the array");
     }
     Some(items)
+}
+
+/// `true` if an object has a member in addition to its id. An element must have a value or children, and an
+/// id is no child that counts (FHIR R4, Element, ele-1).
+fn has_content(object: &RawValue) -> bool {
+    let members: HashMap<String, IgnoredAny> = serde_json::from_str(object.get()).unwrap_or_default();
+    members.keys().any(|name| name != "id")
 }
 
 /// Checks the object beside a primitive value, which has the elements of the type Element.

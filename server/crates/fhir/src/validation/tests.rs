@@ -95,7 +95,7 @@ fn what_readers_represent_is_irregular() {
         "name": {"given": "A", "use": "", "period": {}},
         "telecom": [],
         "gender": null,
-        "address": [null, {"line": [null, "x"], "_line": [null, {"id": "y"}], "city": []}],
+        "address": [null, {"line": [null, "x", null], "_line": [null, {"id": "y"}, {"id": "z"}], "city": []}],
         "deceasedBoolean": true,
         "deceasedDateTime": "2026-01-31T08:00:00",
         "link": [{"type": "see  also"}],
@@ -114,6 +114,7 @@ fn what_readers_represent_is_irregular() {
     Patient.address[1].city (structure): the element does not repeat, so that its value must not be an array
     Patient.address[1].city (structure): the array is empty; leave the element out
     Patient.address[1].line[0] (structure): the value is null; leave the element out
+    Patient.address[1].line[2] (structure): the value is null; leave the element out
     Patient.deceased (structure): the element has a value as 'deceasedBoolean' and one as 'deceasedDateTime'
     Patient.deceased (value): '2026-01-31T08:00:00' is not a time with seconds and a zone, such as 2026-01-31T08:00:00+01:00
     Patient.link[0].type (value): 'see  also' is not a code without whitespace, except single spaces between words
