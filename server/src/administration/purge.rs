@@ -2,6 +2,7 @@
 //! `trefoil compact` is its last step alone.
 
 use anyhow::{Context as _, Result};
+use bulk::serve::archive::ErasedContent;
 use resources::erase::{ErasureResult, erase};
 use serde_json::json;
 use store::Compaction;
@@ -67,7 +68,14 @@ pub async fn run_purge(services: &AdminServices<'_>, resource: &str, events: Eve
 
     events(CommandEvent::Progress("ending exports".to_owned()));
     let archive = services.backups.exports(&store.id()).context("failed to open the files of exports")?;
-    let ended = archive.end_exports(store, seq, EXPORT_ENDED, FAILURE_SHOWN, now).await?;
+    let content = ErasedContent {
+        record: &record,
+        until: seq,
+        fhir_base: base,
+        reason: EXPORT_ENDED,
+        retention: FAILURE_SHOWN,
+    };
+    let ended = archive.end_exports(store, &content, now).await?;
     if let Some(app) = services.app {
         app.bulk.stop_ended(now).await?;
     }

@@ -73,6 +73,8 @@ fn kept_record() -> Vec<Value> {
         json!({ "resourceType": "Device", "id": "monitor", "type": { "text": "of the ward" } }),
         json!({ "resourceType": "Group", "id": "ward", "type": "person", "actual": true,
             "member": [{ "entity": { "reference": PATIENT } }] }),
+        json!({ "resourceType": "Group", "id": "others", "type": "person", "actual": true,
+            "member": [{ "entity": { "reference": "Patient/other" } }] }),
         json!({ "resourceType": "Linkage", "id": "twins", "item": both }),
     ]
 }
@@ -106,7 +108,11 @@ impl RecordClient<'_> {
 
     /// Completes an export, and returns the address of its status and the manifest.
     async fn export(&self, query: &str) -> (String, Value) {
-        let (status, location) = self.get(&format!("$export?_type=Patient,Observation{query}")).await;
+        self.export_of("", query).await
+    }
+
+    async fn export_of(&self, level: &str, query: &str) -> (String, Value) {
+        let (status, location) = self.get(&format!("{level}$export?_type=Patient,Observation{query}")).await;
         assert_eq!(status, StatusCode::ACCEPTED, "{location}");
         let manifest = manifest_at(&self.server.client(), &self.token, &location).await;
         (location, manifest)
@@ -141,6 +147,8 @@ async fn check(mut server: Server, owns_files: bool) {
     client.put(&second).await;
     assert_eq!(client.get(&format!("Patient?family={SECRET}")).await.0, StatusCode::OK);
     let (complete, manifest) = client.export("").await;
+    let (of_ward, _) = client.export_of("Group/ward/", "").await;
+    let (of_others, others) = client.export_of("Group/others/", "").await;
     let since = manifest["transactionTime"].as_str().unwrap();
     let file = manifest["output"][0]["url"].as_str().unwrap();
     assert_eq!(client.get(file).await.0, StatusCode::OK);
@@ -173,9 +181,14 @@ async fn check(mut server: Server, owns_files: bool) {
     }
     let (_, found) = client.get(&format!("Patient?family={SECRET}")).await;
     assert_eq!(serde_json::from_str::<Value>(&found).unwrap()["total"], 0, "{found}");
-    let (status, reason) = client.get(&complete).await;
-    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{reason}");
-    assert!(reason.contains("start it again without _since"), "{reason}");
+    for ended in [&complete, &of_ward] {
+        let (status, reason) = client.get(ended).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{reason}");
+        assert!(reason.contains("start it again without _since"), "{reason}");
+    }
+    // The export of others is still there, and so are its files.
+    assert_eq!(client.get(&of_others).await.0, StatusCode::OK);
+    assert_eq!(client.get(others["output"][0]["url"].as_str().unwrap()).await.0, StatusCode::OK);
     assert_eq!(client.get(file).await.0, StatusCode::NOT_FOUND);
     let (status, reason) = client.get(&format!("$export?_since={since}")).await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "{reason}");

@@ -1,6 +1,7 @@
-//! Increments that cannot tell their client everything, because records were erased since: an erasure leaves
-//! nothing that the list of deletions could name.
+//! Exports and erasures: an increment cannot tell its client everything, because an erasure leaves nothing
+//! that the list of deletions could name, and an earlier export may contain what was erased.
 
+use jiff::Timestamp;
 use store::{ErasureRecord, Store, StoreError, Versions as _};
 
 use crate::group::GroupError;
@@ -17,7 +18,7 @@ pub(crate) async fn check_erasures(
 ) -> Result<(), KickOffError> {
     let Some(since) = job.parameters.since else { return Ok(()) };
     for erasure in store.erasures().await?.iter().filter(|erasure| erasure.concerns(since)) {
-        if may_have_contained(job, store, reading, erasure).await? {
+        if may_contain(job, store, reading, erasure, since).await? {
             let why = format!(
                 "{since} is before {}, when records were erased that the deletions of an increment cannot name; export without \
                  _since, and replace all earlier files",
@@ -29,30 +30,51 @@ pub(crate) async fn check_erasures(
     Ok(())
 }
 
-/// `true` if the export at `_since` may have contained resources that were erased later. The record of a
-/// Patient has only resources that belong to no other one, so that an export of others never has them.
-async fn may_have_contained(
+/// `true` if an export may contain resources that were erased later: those of its snapshot, and those of its
+/// snapshot at `_since`, whose deletion it may report.
+///
+/// # Errors
+/// Returns [`StoreError`] if the store cannot be read.
+pub(crate) async fn may_contain_erased(
+    job: &Job,
+    store: &Store,
+    fhir_base: &str,
+    erasure: &ErasureRecord,
+) -> Result<bool, StoreError> {
+    // More members than an export without nested Groups has.
+    let reading = GroupReader { fhir_base: fhir_base.to_owned(), nested_groups: true };
+    for time in [Some(job.transaction_time), job.parameters.since].into_iter().flatten() {
+        if may_contain(job, store, &reading, erasure, time).await? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// `true` if the export at a time may contain resources that were erased later. The record of a Patient has
+/// only resources that belong to no other one, so that an export of others never has them.
+async fn may_contain(
     job: &Job,
     store: &Store,
     reading: &GroupReader,
     erasure: &ErasureRecord,
+    time: Timestamp,
 ) -> Result<bool, StoreError> {
     let Some((kind, id)) = erasure.resource.split_once('/') else { return Ok(true) };
     if kind != "Patient" {
         // The members of an erased Group, or of one that contained it, are not known any more.
         let is_of_groups = kind == "Group" && matches!(job.level, ExportLevel::Group(_));
-        return Ok(is_of_groups || job.kinds.iter().any(|exported| exported == kind));
+        let is_exported = job.parameters.supporting || job.kinds.iter().any(|exported| exported == kind);
+        return Ok(is_of_groups || is_exported);
     }
     if let Some(patients) = &job.parameters.patients
         && !patients.iter().any(|patient| patient == id)
     {
         return Ok(false);
     }
-    let (ExportLevel::Group(group), Some(since)) = (&job.level, job.parameters.since) else {
-        return Ok(true);
-    };
-    let seq = store.seq_at(since).await?;
-    match reading.current_members(store, group, seq, since).await {
+    let ExportLevel::Group(group) = &job.level else { return Ok(true) };
+    let seq = store.seq_at(time).await?;
+    match reading.current_members(store, group, seq, time).await {
         Ok(current) => Ok(current.lacks_groups() || current.members.position(id).is_some()),
         Err(GroupError::NoGroup(_)) => Ok(false),
         Err(GroupError::Bad(_)) => Ok(true),

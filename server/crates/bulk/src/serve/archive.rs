@@ -9,11 +9,12 @@ use jiff::{SignedDuration, Timestamp};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _};
-use store::{Expect, Ledger as _, Seq, Store, StoreError};
+use store::{ErasureRecord, Expect, Ledger as _, Seq, Store, StoreError};
 
 use crate::FileLocation;
 use crate::files::export_files::UNFINISHED;
 use crate::job::{self, Job, JobState, decode, file_list, open_jobs};
+use crate::plan::erased_since::may_contain_erased;
 
 /// The result of [`ExportArchive::missing`].
 #[derive(Debug, Default)]
@@ -107,18 +108,15 @@ impl ExportArchive {
         }
     }
 
-    /// Ends all exports of snapshots up to `until`, and removes their files. Their clients are told `reason`
-    /// until `retention` has passed. Returns the number of exports. Files that are being written are removed
-    /// when their server notices.
+    /// Ends the exports that may contain what was erased, and removes their files. Returns their number.
+    /// Files that are being written are removed when their server notices.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the store cannot be read or written, or a file cannot be removed.
     pub async fn end_exports(
         &self,
         store: &Store,
-        until: Seq,
-        reason: &str,
-        retention: SignedDuration,
+        erased: &ErasedContent<'_>,
         now: Timestamp,
     ) -> Result<usize, StoreError> {
         let (mut ended, mut after) = (BTreeSet::new(), None::<String>);
@@ -127,7 +125,7 @@ impl ExportArchive {
             let Some((last, _)) = page.last() else { break };
             after = Some(last.clone());
             for (key, _) in &page {
-                if let Some(id) = end_export(store, key, until, reason, now + retention, now).await? {
+                if let Some(id) = end_export(store, key, erased, now).await? {
                     ended.insert(id);
                 }
             }
@@ -158,22 +156,39 @@ impl ExportArchive {
     }
 }
 
-/// Fails a job of a snapshot up to `until`, and returns its id.
+/// An erasure, and the answer to the clients of exports that may contain what was erased.
+#[derive(Debug, Clone, Copy)]
+pub struct ErasedContent<'a> {
+    /// The erasure.
+    pub record: &'a ErasureRecord,
+    /// Sequence number after the erasure. Exports of later snapshots do not contain what was erased.
+    pub until: Seq,
+    /// The FHIR base URL of the server.
+    pub fhir_base: &'a str,
+    /// The reason for the clients.
+    pub reason: &'a str,
+    /// Time for which the clients are told the reason.
+    pub retention: SignedDuration,
+}
+
+/// Fails a job that may contain what was erased, and returns its id.
 async fn end_export(
     store: &Store,
     key: &str,
-    until: Seq,
-    reason: &str,
-    expires: Timestamp,
+    erased: &ErasedContent<'_>,
     now: Timestamp,
 ) -> Result<Option<String>, StoreError> {
     loop {
         let Some(record) = store.get(key, now).await? else { return Ok(None) };
         let mut job: Job = decode(key, &record.value)?;
-        if job.seq() > until || matches!(job.state, JobState::Failed { .. }) {
+        if job.seq() > erased.until
+            || matches!(job.state, JobState::Failed { .. })
+            || !may_contain_erased(&job, store, erased.fhir_base, erased.record).await?
+        {
             return Ok(None);
         }
-        job.state = JobState::Failed { by_data: true, reason: reason.to_owned(), expires };
+        let (reason, expires) = (erased.reason.to_owned(), now + erased.retention);
+        job.state = JobState::Failed { by_data: true, reason, expires };
         let writes = vec![job.put(Expect::Revision(record.revision)), open_jobs::add(&job.id)];
         match store.write(writes, now).await {
             Ok(_) => return Ok(Some(job.id)),
