@@ -59,6 +59,16 @@ struct Country {
 }
 
 #[derive(Deserialize)]
+struct FormerCountry {
+    alpha_2: String,
+    alpha_3: String,
+    #[serde(default)]
+    numeric: String,
+    name: String,
+    withdrawal_date: String,
+}
+
+#[derive(Deserialize)]
 struct Subdivision {
     code: String,
     name: String,
@@ -108,6 +118,18 @@ pub(super) fn countries() -> Result<String> {
     let row = |country: Country| [country.alpha_2, country.alpha_3, country.numeric, country.name].join("\t");
     let rows: Vec<_> = country_names()?.into_iter().map(row).collect();
     Ok(table(&source("3166-1")?, &rows))
+}
+
+/// The table of countries that ISO has withdrawn: date, alpha-2, alpha-3, number and name, the latest first,
+/// because a code can have been that of several countries.
+pub(super) fn former_countries() -> Result<String> {
+    let row = |country: FormerCountry| {
+        let FormerCountry { alpha_2, alpha_3, numeric, name, withdrawal_date } = country;
+        [withdrawal_date, alpha_2, alpha_3, numeric, name].join("\t")
+    };
+    let mut rows: Vec<_> = read("3166-3")?.into_iter().map(row).collect();
+    rows.sort_unstable_by(|a: &String, b| b.cmp(a));
+    Ok(table(&source("3166-3")?, &rows))
 }
 
 /// The table of subdivisions: code and English name.

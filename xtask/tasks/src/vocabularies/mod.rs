@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | [`iana`] | subtags of languages | `language-subtag-registry` of npm |
 //! | [`currencies`] | ISO 4217 | `iso4217` of PyPI |
-//! | [`iso_codes`] | ISO 3166-1 and 3166-2, codes of ISO 639 | `pycountry` of PyPI, `cldr-subdivisions-full` of npm |
+//! | [`iso_codes`] | ISO 3166-1, 3166-2 and 3166-3, codes of ISO 639 | `pycountry` of PyPI, `cldr-subdivisions-full` of npm |
 //! | [`ucum`] | units | `ucumvert` of PyPI |
 //! | [`source_packages`] | none: it unpacks the packages | all |
 
@@ -37,7 +37,7 @@ enum SourcePackage {
 }
 use SourcePackage::{Npm, PyPi};
 
-const TABLES: [VocabularyTable; 6] = [
+const TABLES: [VocabularyTable; 7] = [
     VocabularyTable {
         file: "language-subtags.tsv",
         sources: &[Npm("language-subtag-registry")],
@@ -45,6 +45,11 @@ const TABLES: [VocabularyTable; 6] = [
     },
     VocabularyTable { file: "currencies.tsv", sources: &[PyPi("iso4217")], generate: currencies::currencies },
     VocabularyTable { file: "countries.tsv", sources: &[PyPi("pycountry")], generate: iso_codes::countries },
+    VocabularyTable {
+        file: "former-countries.tsv",
+        sources: &[PyPi("pycountry")],
+        generate: iso_codes::former_countries,
+    },
     VocabularyTable {
         file: "subdivisions.tsv",
         sources: &[PyPi("pycountry"), Npm("cldr-subdivisions-full")],

@@ -1,4 +1,7 @@
-//! ISO 3166-1 countries (alpha-2, alpha-3, numeric), ISO 3166-2 subdivisions, and ISO 4217 currencies.
+//! ISO 3166-1 countries (alpha-2, alpha-3, numeric) with the former ones of ISO 3166-3, ISO 3166-2
+//! subdivisions, and ISO 4217 currencies.
+
+use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
@@ -18,8 +21,29 @@ pub(super) fn countries() -> StoredResource<CodeSystem> {
             json!({ "code": row[index], "display": row[3], "property": same })
         })
     };
-    let concepts = column(0).chain(column(1)).chain(column(2)).chain(user_assigned()).collect();
+    let known: HashSet<&str> = table.iter().flat_map(|row| row[..3].iter().copied()).collect();
+    let current = column(0).chain(column(1)).chain(column(2));
+    let concepts = current.chain(former_countries(known)).chain(user_assigned()).collect();
     resource(ISO_3166, "ISO 3166-1 Codes for countries", true, &KINDS, concepts)
+}
+
+/// The codes that ISO has withdrawn and not assigned again, as inactive concepts: a record may be older.
+fn former_countries(mut known: HashSet<&'static str>) -> Vec<Value> {
+    let mut concepts = Vec::new();
+    for row in table_rows(include_str!("../../../data/former-countries.tsv")) {
+        for index in 0..KINDS.len() {
+            let code = row[index + 1];
+            if code.is_empty() || !known.insert(code) {
+                continue;
+            }
+            let others = (0..3).filter(|other| *other != index && !row[other + 1].is_empty());
+            let mut property: Vec<_> =
+                others.map(|n| json!({ "code": KINDS[n], "valueString": row[n + 1] })).collect();
+            property.push(json!({ "code": "inactive", "valueBoolean": true }));
+            concepts.push(json!({ "code": code, "display": row[4], "property": property }));
+        }
+    }
+    concepts
 }
 
 /// Whether two codes of `urn:iso:std:iso:3166` name the same country.
@@ -89,8 +113,27 @@ mod tests {
         for code in ["ch", "QL", "YZ", "UK", "000", "", "Switzerland"] {
             check(&countries, code, None);
         }
-        let user_assigned = 42 * (1 + 26);
-        assert_eq!(countries.get(&crate::model::Budget::default()).unwrap().len(), 3 * 249 + user_assigned);
+        for (code, display) in [
+            ("AN", "Netherlands Antilles"),
+            ("ANT", "Netherlands Antilles"),
+            ("530", "Netherlands Antilles"),
+            ("YU", "Yugoslavia, (Socialist) Federal Republic of"),
+            // The latest country with this code.
+            ("CS", "Serbia and Montenegro"),
+            ("CSK", "Czechoslovakia, Czechoslovak Socialist Republic"),
+            // The code belongs to another country today.
+            ("AI", "Anguilla"),
+            ("854", "Burkina Faso"),
+        ] {
+            check(&countries, code, Some(display));
+        }
+        let index = countries.get(&crate::model::Budget::default()).unwrap();
+        let is_inactive = |code| index.is_inactive(index.find(code).unwrap());
+        assert!(is_inactive("AN") && is_inactive("CSK") && !is_inactive("AI") && !is_inactive("854"));
+        let (user_assigned, former) =
+            (42 * (1 + 26), (0..index.len() as u32).filter(|at| index.is_inactive(*at)));
+        assert_eq!(former.count(), 70);
+        assert_eq!(index.len(), 3 * 249 + user_assigned + 70);
     }
 
     #[test]

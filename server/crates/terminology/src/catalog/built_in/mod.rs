@@ -12,6 +12,7 @@
 //! | file | registry |
 //! |---|---|
 //! | `data/countries.tsv` | ISO 3166-1 |
+//! | `data/former-countries.tsv` | ISO 3166-3, the codes that were withdrawn |
 //! | `data/subdivisions.tsv` | ISO 3166-2, with English names of Unicode's CLDR (`data/LICENSE-UNICODE`) |
 //! | `data/currencies.tsv` | ISO 4217 |
 //! | `data/language-subtags.tsv` | IANA's Language Subtag Registry |
