@@ -74,7 +74,7 @@ pub mod indexing {
     pub use crate::code_system::member_columns::MemberFacts;
     pub use crate::model::canonical::compare as compare_versions;
     pub use crate::model::known_systems::{
-        LOINC, SNOMED_CT, SNOMED_CT_DEFINITION, SNOMED_CT_NAME, SNOMED_CT_SYNONYM,
+        LOINC, SNOMED_CT, SNOMED_CT_DEFINITION, SNOMED_CT_NAME, SNOMED_CT_SYNONYM, SNOMED_CT_UNPUBLISHED,
     };
     pub use crate::model::resource_json::{
         ContentMode, HierarchyMeaning, PropertyDefinition, ResourceHeader,

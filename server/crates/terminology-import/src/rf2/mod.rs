@@ -26,7 +26,7 @@ use std::collections::btree_map::Entry;
 use terminology::indexing::{
     ConceptDesignation, ConceptNumber, ContentMode, DescriptionFacts, HierarchyMeaning, IndexBuilder,
     PropertyDefinition, ResourceHeader, SNOMED_CT as URL, SNOMED_CT_DEFINITION as DEFINITION,
-    SNOMED_CT_NAME as FULLY_SPECIFIED_NAME, SNOMED_CT_SYNONYM as SYNONYM,
+    SNOMED_CT_NAME as FULLY_SPECIFIED_NAME, SNOMED_CT_SYNONYM as SYNONYM, SNOMED_CT_UNPUBLISHED,
 };
 
 use self::dialects::DescriptionDialects;
@@ -99,7 +99,7 @@ fn code_system_header(version: String) -> ResourceHeader {
         name: Some("SNOMED_CT".to_owned()),
         title: Some("SNOMED CT".to_owned()),
         // A release for trial does not win over a published one.
-        status: Some(if version.starts_with(package::UNPUBLISHED) { "draft" } else { "active" }.to_owned()),
+        status: Some(if version.starts_with(SNOMED_CT_UNPUBLISHED) { "draft" } else { "active" }.to_owned()),
         date: version_date(&version),
         version: Some(version),
         content: Some(ContentMode::Complete),

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use terminology::indexing::SNOMED_CT;
+use terminology::indexing::{SNOMED_CT, SNOMED_CT_UNPUBLISHED};
 
 use super::rows::{for_each_row, is_snapshot};
 use crate::error::ImportError;
@@ -73,7 +73,7 @@ impl Rf2Package {
                  state the date with --version",
             ));
         }
-        let space = if name.is_trial || stated.is_unpublished { UNPUBLISHED } else { SNOMED_CT };
+        let space = if name.is_trial || stated.is_unpublished { SNOMED_CT_UNPUBLISHED } else { SNOMED_CT };
         Ok(Self { version: format!("{space}/{module}/version/{date}"), holds, needs })
     }
 }
@@ -114,9 +114,6 @@ impl<'a> FileNameParts<'a> {
         Self { owner, date, is_trial: name.starts_with('x') }
     }
 }
-
-/// Namespace of the versions that are not published (SNOMED CT URI Standard).
-pub(super) const UNPUBLISHED: &str = "http://snomed.info/xsct";
 
 pub(super) const CORE_MODULE: &str = "900000000000207008";
 

@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use fhir::Parameters;
-use terminology::{OperationInput, OperationLevel, Terminology, TerminologyOperation};
+use terminology::{OperationInput, OperationLevel, Terminology, TerminologyChange, TerminologyOperation};
 use trefoil_terminology_import::{
     StatedRelease, group_releases_as, import_files, import_release, is_release,
 };
@@ -261,4 +261,25 @@ fn a_stated_edition_and_version_take_precedence_over_the_files() {
     let loinc = group_releases_as(vec![release_path("Loinc_0.1")], &stated(None, Some("20260301"))).remove(0);
     let error = loinc.import(&mut |_| {}).unwrap_err().to_string();
     assert!(error.contains("--edition, --version and --unpublished apply to SNOMED CT RF2 only"), "{error}");
+}
+
+#[test]
+fn a_release_that_is_not_published_is_no_draft() {
+    let stated = StatedRelease { is_unpublished: true, ..StatedRelease::default() };
+    let path = release_path("SnomedCT_GardenInternationalRF2_20250101T120000Z");
+    let index = group_releases_as(vec![path], &stated).remove(0).import(&mut |_| {}).unwrap().index;
+    let terminology = Terminology::default();
+    terminology.apply([TerminologyChange::Index { id: "trial".to_owned(), index }]);
+    let set = format!("url={SCT}?fhir_vs");
+    let query = Parameters::from_query(&set);
+    let expansion =
+        run_expand(&terminology, OperationLevel::Type, OperationInput::from_query(&query)).unwrap();
+    let used = expansion["expansion"]["parameter"].to_string();
+    assert!(used.contains("/xsct/") && !used.contains("draft"), "{used}");
+    let code = expansion["expansion"]["contains"][0]["code"].as_str().unwrap();
+    let query = Parameters::from_query(&format!("{set}&system={SCT}&code={code}"));
+    let input = OperationInput::from_query(&query);
+    let answer = run(&terminology, TerminologyOperation::ValidateCode, OperationLevel::Type, input).unwrap();
+    let answer = format!("{answer:?}");
+    assert!(answer.contains("/xsct/") && !answer.contains("draft"), "{answer}");
 }

@@ -2,6 +2,8 @@
 
 /// Canonical URL of SNOMED CT.
 pub const SNOMED_CT: &str = "http://snomed.info/sct";
+/// The beginning of the versions of SNOMED CT releases that are not published.
+pub const SNOMED_CT_UNPUBLISHED: &str = "http://snomed.info/xsct";
 /// SNOMED CT's type of fully specified names.
 pub const SNOMED_CT_NAME: &str = "900000000000003001";
 /// SNOMED CT's type of synonyms.

@@ -1,6 +1,7 @@
 //! The state of a resource: whether it is intended for use, by its status and its standards status.
 
 use crate::code_system::CodeSystem;
+use crate::model::known_systems::SNOMED_CT_UNPUBLISHED;
 use crate::value_set::ValueSet;
 
 /// Status values that determine whether a resource is intended for use.
@@ -17,7 +18,11 @@ impl<'s> ResourceState<'s> {
     }
 
     pub(crate) fn of_system(system: &'s CodeSystem) -> Self {
-        let (standards_status, status) = (system.standards_status.as_deref(), system.status.as_deref());
+        // The version of a release says that it is not published: each answer has it.
+        let is_unpublished =
+            system.version.as_deref().is_some_and(|version| version.starts_with(SNOMED_CT_UNPUBLISHED));
+        let status = system.status.as_deref().filter(|_| !is_unpublished);
+        let standards_status = system.standards_status.as_deref();
         Self { standards_status, status, experimental: system.experimental }
     }
 

@@ -7,7 +7,7 @@ use super::ecl::EclConstraint;
 use super::filter::{FilterOperator, ValueSetFilter};
 use super::{IncludeRule, ValueSet};
 use crate::model::known_systems::{
-    ADMINISTRATIVE_GENDER, FHIR_VERSION, LOINC, PUBLICATION_STATUS, SNOMED_CT,
+    ADMINISTRATIVE_GENDER, FHIR_VERSION, LOINC, PUBLICATION_STATUS, SNOMED_CT, SNOMED_CT_UNPUBLISHED,
 };
 use crate::model::resource_json;
 
@@ -29,7 +29,7 @@ fn fhir_value_set(url: &str) -> Option<ValueSet> {
 /// The value set of `http://snomed.info/sct[/MODULE[/version/DATE]]?fhir_vs[=…]`.
 fn snomed_ct_value_set(url: &str) -> Option<ValueSet> {
     let (base, query) = url.split_once('?')?;
-    let edition = base.strip_prefix(SNOMED_CT).or_else(|| base.strip_prefix("http://snomed.info/xsct"))?;
+    let edition = base.strip_prefix(SNOMED_CT).or_else(|| base.strip_prefix(SNOMED_CT_UNPUBLISHED))?;
     if !(edition.is_empty() || edition.starts_with('/')) {
         return None;
     }
