@@ -269,6 +269,12 @@ parameters! {
         fhir_type: "uri",
         operations: &[Translate],
     }
+    /// Another name of `system`, the code system of the given code.
+    SOURCE_SYSTEM: Text {
+        name: "sourceSystem",
+        fhir_type: "uri",
+        operations: &[Translate],
+    }
     /// Value set that the map is from; with `reverse`, the one that it leads to.
     MAP_SOURCE: Text {
         name: "source",

@@ -5,8 +5,9 @@ use fhir::{CodeableConcept, Coding, Value};
 use crate::concept_map::{Dependency, MapGroup, MappedSystem};
 use crate::interface::parameters::{
     CODE, CODEABLE_CONCEPT, CODING, DEPENDENCY, MAP_SOURCE, MAP_TARGET, REVERSE, SOURCE_CODE,
-    SOURCE_CODEABLE_CONCEPT, SOURCE_CODING, SOURCE_SCOPE, TARGET_CODE, TARGET_CODEABLE_CONCEPT,
-    TARGET_CODING, TARGET_SCOPE, TARGET_SYSTEM, TARGET_SYSTEM_R4, TRANSLATE_SYSTEM, TRANSLATE_VERSION,
+    SOURCE_CODEABLE_CONCEPT, SOURCE_CODING, SOURCE_SCOPE, SOURCE_SYSTEM, TARGET_CODE,
+    TARGET_CODEABLE_CONCEPT, TARGET_CODING, TARGET_SCOPE, TARGET_SYSTEM, TARGET_SYSTEM_R4, TRANSLATE_SYSTEM,
+    TRANSLATE_VERSION,
 };
 use crate::interface::parameters::{OneCoding, OneConcept, Text};
 use crate::model::error::malformed;
@@ -116,11 +117,14 @@ impl<'a> TranslateRequest<'a> {
 
 /// The codes of the request, and the way in which they are sent.
 fn read_codes(input: OperationInput<'_>) -> Result<(Vec<Coding>, CodeParameters), TxError> {
-    let (system, version) = (input.text(TRANSLATE_SYSTEM)?, input.text(TRANSLATE_VERSION)?);
+    let system = input.text(TRANSLATE_SYSTEM)?.or(input.text(SOURCE_SYSTEM)?);
+    let version = input.text(TRANSLATE_VERSION)?;
     let mut sent = Vec::new();
     for way in WAYS {
         if let Some(code) = input.text(way.code)? {
-            let system = system.ok_or_else(|| TxError::Missing {
+            // The code of `targetCode` may also have the system of the target.
+            let own = if way.reverse { system.or(input.text(TARGET_SYSTEM)?) } else { system };
+            let system = own.ok_or_else(|| TxError::Missing {
                 what: format!("parameter 'system' is required with '{}'", way.code.row().name),
             })?;
             let coding = Coding { version: version.map(str::to_owned), ..Coding::new(system, code) };
@@ -133,7 +137,7 @@ fn read_codes(input: OperationInput<'_>) -> Result<(Vec<Coding>, CodeParameters)
             sent.push((way.concept.row().name, concept.coding.clone(), way));
         }
     }
-    let Some((name, codings, way)) = sent.pop() else {
+    let Some((name, mut codings, way)) = sent.pop() else {
         let what = "one of the parameters 'code' with 'system', 'coding' and 'codeableConcept' is required";
         return Err(TxError::Missing { what: what.to_owned() });
     };
@@ -141,8 +145,10 @@ fn read_codes(input: OperationInput<'_>) -> Result<(Vec<Coding>, CodeParameters)
         return Err(malformed(name, "the request has several codes; send one code, coding or concept"));
     }
     let is_empty = |text: &Option<String>| text.as_deref().is_none_or(str::is_empty);
-    if codings.is_empty() || codings.iter().any(|coding| is_empty(&coding.system) || is_empty(&coding.code)) {
-        return Err(malformed(name, "each coding needs a system and a code, and there must be at least one"));
+    // A concept may have codings that say less; the others are translated.
+    codings.retain(|coding| !is_empty(&coding.system) && !is_empty(&coding.code));
+    if codings.is_empty() {
+        return Err(malformed(name, "a coding with a system and a code is necessary"));
     }
     Ok((codings, way))
 }
