@@ -233,7 +233,10 @@ impl<'a> OperationInput<'a> {
             Some(Value::Text(_, text)) if !self.typed => text.parse().ok(),
             Some(_) => None,
         };
-        number.map(Some).ok_or_else(|| malformed(row.name, "it must be an integer that is not negative"))
+        // The data type `integer` has 32 bits (FHIR R4, data types).
+        let number = number.filter(|&number| i32::try_from(number).is_ok());
+        let why = "it must be an integer from 0 to 2147483647";
+        number.map(Some).ok_or_else(|| malformed(row.name, why))
     }
 
     /// All parameters in the order of the request.

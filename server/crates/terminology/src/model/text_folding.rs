@@ -4,9 +4,14 @@ use std::borrow::Cow;
 
 use unicode_normalization::UnicodeNormalization as _;
 
-/// Returns whether two texts are equal without regard to case.
+/// Returns whether two texts are equal without regard to case, and to whether an accent is a character of its
+/// own (Unicode, canonical equivalence).
 pub(crate) fn same_folded(a: &str, b: &str) -> bool {
-    a.chars().flat_map(char::to_lowercase).eq(b.chars().flat_map(char::to_lowercase))
+    let lowered = |text: &str| text.nfc().flat_map(char::to_lowercase).nfd().collect::<String>();
+    match a.is_ascii() && b.is_ascii() {
+        true => a.eq_ignore_ascii_case(b),
+        false => lowered(a) == lowered(b),
+    }
 }
 
 /// The form of a text in which it is searched: in lower case, without accents, and with letters and digits of
@@ -62,6 +67,23 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn texts_are_the_same_in_every_case_and_normal_form() {
+        for (a, b, expected) in [
+            ("Fièvre", "fie\u{300}vre", true),
+            ("FIE\u{300}VRE", "fièvre", true),
+            ("Fièvre", "Fievre", false),
+            ("İ", "I\u{307}", true),
+            ("a\u{323}\u{307}", "a\u{307}\u{323}", true),
+            ("가", "\u{1100}\u{1161}", true),
+            ("Ångström", "A\u{30a}ngstro\u{308}m", true),
+            ("Cold", "cOLD", true),
+            ("ß", "ss", false),
+        ] {
+            assert_eq!(same_folded(a, b), expected, "{a} {b}");
+        }
+    }
 
     #[test]
     fn accents_widths_and_case_are_folded() {

@@ -157,28 +157,19 @@ fn read_subject(
             }))
         }
         (_, Some(coding), _) => {
-            check_has_code(coding, "coding")?;
+            if coding.code.as_deref().is_none_or(str::is_empty) {
+                return Err(malformed("coding", "a coding without a code cannot be validated"));
+            }
             Ok(ValidateSubject::Coding(coding))
         }
         (_, None, Some(concept)) => {
             if concept.coding.is_empty() {
                 return missing("parameter 'codeableConcept' needs at least one coding");
             }
-            // One coding without a code does not prevent the validation of the others.
-            let checked = || concept.coding.iter().map(|coding| check_has_code(coding, "codeableConcept"));
-            if !checked().any(|result| result.is_ok()) {
-                checked().collect::<Result<(), _>>()?;
-            }
+            // A record may have only texts, so that codings without a code are in no value set.
             Ok(ValidateSubject::Concept(concept))
         }
         (Some(_), None, None) => missing("parameter 'system' is required with 'code'"),
         (None, None, None) => Err(TxError::NothingToValidate { ecosystem: input.is_of_ecosystem() }),
-    }
-}
-
-fn check_has_code(coding: &Coding, parameter: &str) -> Result<(), TxError> {
-    match coding.code.as_deref() {
-        Some(code) if !code.is_empty() => Ok(()),
-        _ => Err(malformed(parameter, "a coding without a code cannot be validated")),
     }
 }
