@@ -176,7 +176,7 @@ fn measure_search(bench: &Bench, search: &str) -> f64 {
         "GET /fhir/R4/Observation?{search} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n"
     );
     let mut connection = bench.trefoil.connect();
-    // The first request reads what the others find in memory, in both systems.
+    // The first request fills the caches, in both systems.
     let mut times: Vec<f64> = (0..=REQUESTS)
         .map(|_| {
             let started = Instant::now();

@@ -206,8 +206,9 @@ impl IncludeReader<'_> {
     }
 }
 
-/// Reads the target of a reference: the version that it names, or else the newest one, because an import
-/// gives versions new numbers. `None` if the target is missing, deleted or invisible.
+/// Reads the target of a reference: the version that it names, or the newest one if the store does not have
+/// that version, because an import assigns new numbers. `None` if the target is missing, deleted or
+/// invisible.
 async fn read_target(
     view: &CompartmentView<'_>,
     kind: &'static str,

@@ -1,5 +1,5 @@
-//! Exports and erasures: an increment cannot tell its client everything, because an erasure leaves nothing
-//! that the list of deletions could name, and an earlier export may contain what was erased.
+//! Exports and erasures: an erasure leaves nothing that the deletions of an increment could name, and an
+//! earlier export may contain what was erased.
 
 use jiff::Timestamp;
 use store::{ErasureRecord, Store, StoreError, Versions as _};

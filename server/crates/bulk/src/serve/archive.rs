@@ -167,7 +167,7 @@ pub struct ErasedContent<'a> {
     pub fhir_base: &'a str,
     /// The reason for the clients.
     pub reason: &'a str,
-    /// Time for which the clients are told the reason.
+    /// Time for which the status of an ended export has the reason.
     pub retention: SignedDuration,
 }
 

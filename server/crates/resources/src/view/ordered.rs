@@ -17,8 +17,8 @@ const FEWEST_READ: usize = 16;
 const MOST_READ: usize = 1_000;
 /// Maximum size of the bodies that are read at a time.
 const READ_BYTES: usize = 512 * 1024;
-/// Maximum number of ids that are collected to pass over other entries. Of more, many of the next entries are
-/// matches.
+/// Maximum number of ids that are collected to pass over the entries of others. Beyond this number, matches
+/// are so frequent that reading the next resources costs less.
 const COLLECTED: usize = 5_000;
 /// Number of entries that cost as much as an examined resource.
 const ENTRIES_PER_RESOURCE: usize = 20;
@@ -54,10 +54,10 @@ struct OrderCursor {
 
 #[derive(Debug, Clone)]
 enum OrderPosition {
-    /// All resources up to this place, if there is one.
+    /// All resources up to this place; none before the first page.
     Place(Option<OrderPlace>),
-    /// All resources with a date, and those before a position of a search of the others.
-    Rest(Option<String>),
+    /// All resources with a date, and those before this cursor of a search of the others.
+    Rest(String),
 }
 
 /// The texts between the number and the position of a cursor. No compartment has these names.
@@ -74,18 +74,15 @@ impl OrderCursor {
                 let (time, id) = rest.split_once('~')?;
                 OrderPosition::Place(Some(OrderPlace { time: time.parse().ok()?, id: id.to_owned() }))
             }
-            REST => OrderPosition::Rest((!rest.is_empty()).then(|| rest.to_owned())),
+            REST => OrderPosition::Rest(rest.to_owned()),
             _ => return None,
         };
         Some(Self { at: Seq(at), position })
     }
 
-    /// The text of a cursor after a place, or after all resources with a date.
-    fn after(at: Seq, place: Option<&OrderPlace>) -> String {
-        match place {
-            Some(place) => format!("{at}~{PLACE}~{}~{}", place.time, place.id),
-            None => format!("{at}~{REST}~"),
-        }
+    /// The text of a cursor after a place.
+    fn after(at: Seq, place: &OrderPlace) -> String {
+        format!("{at}~{PLACE}~{}~{}", place.time, place.id)
     }
 }
 
@@ -154,7 +151,8 @@ impl EntryOrder {
         Ok(store.index_entries(vec![overflown]).await?.iter().all(Vec::is_empty))
     }
 
-    /// `true` if a resource with this body has its place here. A resource also has entries of what it was.
+    /// `true` if a resource with this body belongs at a place. The index also has entries of its former
+    /// versions.
     fn is_at(self, key: &SortKey, place: &OrderPlace, body: &[u8]) -> bool {
         match self.source {
             EntrySource::Ids => true,
@@ -188,7 +186,9 @@ impl CompartmentView<'_> {
         let Some(OrderCursor { at, position }) = cursor else { return Ok(None) };
         let page = FillingPage::new(filter, limit.into());
         let after = match position {
-            OrderPosition::Rest(from) => return self.read_rest(kind, page, key, from, at).await.map(Some),
+            OrderPosition::Rest(from) => {
+                return self.read_rest(kind, page, key, Some(&from), at).await.map(Some);
+            }
             OrderPosition::Place(after) => after,
         };
         let wanted = Candidates::common(store, &self.all_clauses(filter), COLLECTED).await?;
@@ -231,8 +231,11 @@ impl CompartmentView<'_> {
                     match version.filter(|version| version.body.as_ref().is_some_and(is_here)) {
                         Some(version) => {
                             let is_visible = self.contains_version(&version).await?;
-                            if !page.examine(version, is_visible)? {
-                                return Ok(page.end_at(OrderCursor::after(at, after.as_ref())));
+                            // A page that is full has a resource, and so a place before this one.
+                            if !page.examine(version, is_visible)?
+                                && let Some(before) = &after
+                            {
+                                return Ok(page.end_at(OrderCursor::after(at, before)));
                             }
                         }
                         None => page.pass(),
@@ -241,11 +244,11 @@ impl CompartmentView<'_> {
                 }
                 rest = unread;
             }
-            after = Some(last);
             let most = if page.is_empty() { LOOKED_AT_FOR_ONE } else { LOOKED_AT };
             if page.looked_at + passed / ENTRIES_PER_RESOURCE >= most {
-                return Ok(page.end_at(OrderCursor::after(at, after.as_ref())));
+                return Ok(page.end_at(OrderCursor::after(at, &last)));
             }
+            after = Some(last);
             count = (2 * count).min(MOST_READ);
         }
         match order.source {
@@ -260,11 +263,11 @@ impl CompartmentView<'_> {
         kind: &'static str,
         page: FillingPage<'_>,
         key: &SortKey,
-        from: Option<String>,
+        from: Option<&str>,
         at: Seq,
     ) -> Result<ResourcePage, ResourceError> {
         let has_none = |body: &[u8]| !key.has_value(body);
-        let page = self.search_page(kind, page.only(&has_none), from.as_deref(), at).await?;
+        let page = self.search_page(kind, page.only(&has_none), from, at).await?;
         Ok(ResourcePage { next: page.next.map(|next| format!("{at}~{REST}~{next}")), ..page })
     }
 }

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use unicode_normalization::UnicodeNormalization as _;
 
-/// Returns whether two texts are equal without regard to case, and to whether an accent is a character of its
-/// own (Unicode, canonical equivalence).
+/// Returns whether two texts are equal without regard to case and to the normal form (Unicode, canonical
+/// equivalence).
 pub(crate) fn same_folded(a: &str, b: &str) -> bool {
     let lowered = |text: &str| text.nfc().flat_map(char::to_lowercase).nfd().collect::<String>();
     match a.is_ascii() && b.is_ascii() {

@@ -148,7 +148,7 @@ fn read_codes(input: OperationInput<'_>) -> Result<(Vec<Coding>, CodeParameters)
     // A concept may have codings that say less; the others are translated.
     codings.retain(|coding| !is_empty(&coding.system) && !is_empty(&coding.code));
     if codings.is_empty() {
-        return Err(malformed(name, "a coding with a system and a code is necessary"));
+        return Err(malformed(name, "no coding has a system and a code; send at least one that has both"));
     }
     Ok((codings, way))
 }
