@@ -2,6 +2,7 @@
 //! how long that takes. It reads the numbers of formats only and changes nothing, so that the server of the
 //! earlier version may run meanwhile.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -153,11 +154,16 @@ fn describe_tables(tables: &TablesVersion) -> UpgradedPart {
 fn check_indexes(data: &Path) -> UpgradedPart {
     const PART: &str = "terminology";
     let (mut present, mut older, mut older_bytes, mut unreadable) = (0, 0, 0, Vec::new());
+    let mut editions = BTreeSet::new();
     let paths = match SavedIndexes::paths_in(data) {
         Ok(paths) => paths,
         Err(error) => return UpgradedPart::refused(PART, error.to_string()),
     };
     for path in paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        editions.extend(
+            name.strip_prefix("snomed.info-sct-").and_then(|rest| rest.split('-').next()).map(str::to_owned),
+        );
         let read = || -> io::Result<(bool, u64)> {
             let file = File::open(&path)?;
             let bytes = file.metadata()?.len();
@@ -181,18 +187,22 @@ fn check_indexes(data: &Path) -> UpgradedPart {
             format!("{count} releases cannot be read; import them again:{}", unreadable.concat()),
         );
     }
-    UpgradedPart::readable(
-        PART,
-        match older {
-            0 => format!("{present} indexes have the present format"),
-            _ => format!(
-                "{older} of {} indexes have an older format; the first start reads or builds them again and rewrites \
+    let mut result = match older {
+        0 => format!("{present} indexes have the present format"),
+        _ => format!(
+            "{older} of {} indexes have an older format; the first start reads or builds them again and rewrites \
                  them, which takes about {} s longer",
-                present + older,
-                older_bytes.div_ceil(INDEX_BYTES_PER_S)
-            ),
-        },
-    )
+            present + older,
+            older_bytes.div_ceil(INDEX_BYTES_PER_S)
+        ),
+    };
+    if editions.len() > 1 {
+        result.push_str(
+            "; once the release of the only national edition of SNOMED CT is imported again, this edition answers \
+             requests without a version if its International base is current (decision 52 in decisions.md)",
+        );
+    }
+    UpgradedPart::readable(PART, result)
 }
 
 async fn check_backup(config: &Config, flags: &ServeFlags) -> UpgradedPart {

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use super::events::{CommandEvent, EventSink};
 use super::services::AdminServices;
 use crate::clock::resource_id;
+use crate::node::releases::Releases;
 use crate::node::saved_indexes::SavedIndexes;
 use crate::records::audit::AuditEntry;
 
@@ -64,6 +65,11 @@ pub async fn run_import(
             return Ok(STOPPED);
         }
         refused |= !import_release(&indexes, services, release, events).await?;
+    }
+    if count > 0
+        && let Some(text) = default_edition(services).await?
+    {
+        events(CommandEvent::Line(text));
     }
     if paths.is_empty() {
         return Ok(u8::from(refused));
@@ -234,6 +240,21 @@ async fn import_release(
         }
     }
     Ok(true)
+}
+
+/// Describes which of several editions of SNOMED CT answers a request without a version.
+///
+/// # Errors
+/// An error if the data folder cannot be read.
+pub(super) async fn default_edition(services: &AdminServices<'_>) -> Result<Option<String>> {
+    match services.app {
+        Some(app) => Ok(app.terminology.describe_default_edition()),
+        None => {
+            let indexes = SavedIndexes::open(services.data)?;
+            let releases = Releases { indexes, resources: services.resources };
+            releases.describe_default_edition(services.preferred_versions.clone()).await
+        }
+    }
 }
 
 /// Stores the CodeSystem resource by which clients find a release. One that is the same is not written again,

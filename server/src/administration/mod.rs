@@ -181,6 +181,7 @@ async fn run_offline(
         events(CommandEvent::Trouble(format!("created a store in {}", data.display())));
     }
     let rules = config.settings.resource_rules();
+    let preferred_versions = config.settings.preferred_versions.clone();
     // Stored references may begin with the base URL of the running server.
     let fhir_base = format!("{}/fhir/R4", config.base_url.as_deref().unwrap_or("https://localhost:8443"));
     make_data_folder(data)?;
@@ -217,6 +218,7 @@ async fn run_offline(
         passwords,
         hashing: &hashing,
         backups: &backups,
+        preferred_versions,
         app: None,
         stop,
     };

@@ -5,6 +5,7 @@ use std::path::Path;
 use identity::Identity;
 use identity::sign_in::password::{PasswordError, PasswordPolicy};
 use resources::Resources;
+use terminology::PreferredVersions;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
@@ -31,6 +32,8 @@ pub struct AdminServices<'a> {
     pub hashing: &'a PasswordHasher,
     /// The parts of a backup besides the store.
     pub backups: &'a BackupSources,
+    /// Versions of terminology resources that the operator prefers.
+    pub preferred_versions: PreferredVersions,
     /// The running server; `None` if the server is stopped.
     pub app: Option<&'a App>,
     /// Cancelled when the operator presses Ctrl-C: a command that takes long ends early, and says what it has
@@ -60,6 +63,7 @@ impl<'a> AdminServices<'a> {
             passwords: app.settings().passwords,
             hashing: &app.capacity.hashing,
             backups: &app.backups,
+            preferred_versions: app.settings().preferred_versions.clone(),
             app: Some(app),
             stop,
         }

@@ -14,6 +14,7 @@ use store::space::free_bytes;
 use store::{NodePresence, Seq, Versions as _};
 
 use super::command::RecordAnswer;
+use super::import::default_edition;
 use super::services::AdminServices;
 use crate::node::releases::Releases;
 use crate::node::saved_indexes::SavedIndexes;
@@ -33,6 +34,8 @@ pub struct ServerStatus {
     users: usize,
     clients: usize,
     releases: usize,
+    /// Which of several editions of SNOMED CT answers a request without a version.
+    default_edition: Option<String>,
     /// Remaining work after an upgrade: stored resources are assigned to Patients. `None` if
     /// nothing is.
     upgrade: Option<String>,
@@ -115,6 +118,7 @@ async fn read_status(services: &AdminServices<'_>) -> Result<ServerStatus> {
         users: services.identity.users.all_users(now).await?.len(),
         clients: services.identity.clients.all_clients(now).await?.len(),
         releases: releases.list().await?.len(),
+        default_edition: default_edition(services).await?,
         upgrade: describe_assignment(read_record(store).await?.as_ref(), store.last_seq().await?),
         exports,
         nodes: store.nodes().await?,
@@ -172,6 +176,7 @@ impl ServerStatus {
         rows.push(("users", self.users.to_string()));
         rows.push(("clients", self.clients.to_string()));
         rows.push(("releases", self.releases.to_string()));
+        rows.extend(self.default_edition.iter().map(|edition| ("SNOMED CT", edition.clone())));
         rows.extend(self.upgrade.iter().map(|upgrade| ("upgrade", upgrade.clone())));
         rows.extend(self.exports.iter().map(|exports| ("open exports", exports.len().to_string())));
         rows.extend(self.exports.iter().flatten().map(|export| {

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use store::blocking::run_blocking;
 use store::{ScanOptions, Versions as _};
-use terminology::{CodeSystemIndex, pins_version};
+use terminology::{CodeSystemIndex, PreferredVersions, Terminology, pins_version};
 
 use crate::clock::Clock;
 use crate::node::app::App;
@@ -99,6 +99,22 @@ impl Releases<'_> {
         let Some(release) = self.find(id).await? else { return Ok(None) };
         let named_by = self.pinned_by(&release.index).await?;
         Ok(Some((ShownRelease::new(&release), named_by)))
+    }
+
+    /// Describes which of several editions of SNOMED CT answers a request without a version, if the server is
+    /// stopped.
+    ///
+    /// # Errors
+    /// An error if the folder cannot be read.
+    pub async fn describe_default_edition(&self, preferred: PreferredVersions) -> Result<Option<String>> {
+        let indexes = self.indexes.clone();
+        let describe = move || {
+            let terminology = Terminology::default();
+            terminology.prefer_versions(preferred);
+            terminology.apply(indexes.releases()?);
+            Ok(terminology.describe_default_edition())
+        };
+        run_blocking(describe).await?
     }
 
     async fn find(&self, id: &str) -> Result<Option<SavedRelease>> {

@@ -77,6 +77,6 @@ pub mod indexing {
         LOINC, SNOMED_CT, SNOMED_CT_DEFINITION, SNOMED_CT_NAME, SNOMED_CT_SYNONYM, SNOMED_CT_UNPUBLISHED,
     };
     pub use crate::model::resource_json::{
-        ContentMode, HierarchyMeaning, PropertyDefinition, ResourceHeader,
+        ContentMode, HeaderExtensions, HierarchyMeaning, PropertyDefinition, ResourceHeader,
     };
 }

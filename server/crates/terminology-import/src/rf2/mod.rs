@@ -24,8 +24,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use terminology::indexing::{
-    ConceptDesignation, ConceptNumber, ContentMode, DescriptionFacts, HierarchyMeaning, IndexBuilder,
-    PropertyDefinition, ResourceHeader, SNOMED_CT as URL, SNOMED_CT_DEFINITION as DEFINITION,
+    ConceptDesignation, ConceptNumber, ContentMode, DescriptionFacts, HeaderExtensions, HierarchyMeaning,
+    IndexBuilder, PropertyDefinition, ResourceHeader, SNOMED_CT as URL, SNOMED_CT_DEFINITION as DEFINITION,
     SNOMED_CT_NAME as FULLY_SPECIFIED_NAME, SNOMED_CT_SYNONYM as SYNONYM, SNOMED_CT_UNPUBLISHED,
 };
 
@@ -36,6 +36,7 @@ use crate::error::ImportError;
 use crate::release_reader::{ReleaseReader, only};
 use crate::release_source::ReleaseSource;
 use crate::rf2::row_precedence::{for_each_active_row, for_each_effective_row};
+use crate::stated_release::StatedRelease;
 use crate::table_reader::{DelimitedTable, FieldBuffer};
 
 /// Prefixes of the names of the input files.
@@ -70,9 +71,15 @@ pub(super) fn input_files(source: &ReleaseSource) -> Vec<String> {
 /// # Errors
 /// [`ImportError`] if a file is not valid.
 pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBuilder, ImportError> {
-    let version = Rf2Package::inspect(reader.source, reader.stated)?.version;
-    let mut builder =
-        IndexBuilder::new(&code_system_header(version)).map_err(|why| ImportError::in_file("", why))?;
+    let package = Rf2Package::inspect(reader.source, reader.stated)?;
+    let mut base = package.international_base();
+    for dependency in &mut *reader.dependencies {
+        if base.is_none() {
+            base = Rf2Package::inspect(dependency, &StatedRelease::default())?.international_base();
+        }
+    }
+    let header = code_system_header(package.version, base);
+    let mut builder = IndexBuilder::new(&header).map_err(|why| ImportError::in_file("", why))?;
     read_concepts(reader, &mut builder)?;
     let dialects = DescriptionDialects::read(reader)?;
     read_descriptions(reader, &mut builder, &dialects)?;
@@ -86,7 +93,7 @@ pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBu
     Ok(builder)
 }
 
-fn code_system_header(version: String) -> ResourceHeader {
+fn code_system_header(version: String, international_base: Option<String>) -> ResourceHeader {
     let property = |code: &str, kind: &str, description: &str| PropertyDefinition {
         code: code.to_owned(),
         r#type: Some(kind.to_owned()),
@@ -101,11 +108,16 @@ fn code_system_header(version: String) -> ResourceHeader {
         // A release for trial does not win over a published one.
         status: Some(if version.starts_with(SNOMED_CT_UNPUBLISHED) { "draft" } else { "active" }.to_owned()),
         date: version_date(&version),
-        version: Some(version),
         content: Some(ContentMode::Complete),
         case_sensitive: Some(true),
         hierarchy_meaning: Some(HierarchyMeaning::IsA),
         language: Some("en".to_owned()),
+        // The International Edition is not composed of another release.
+        extensions: HeaderExtensions {
+            international_base: international_base.filter(|base| !version.ends_with(base.as_str())),
+            ..HeaderExtensions::default()
+        },
+        version: Some(version),
         property: vec![
             property("inactive", "boolean", "True if the concept is inactive."),
             property(

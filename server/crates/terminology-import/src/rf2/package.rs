@@ -29,6 +29,14 @@ pub(crate) struct Rf2Package {
 }
 
 impl Rf2Package {
+    /// Version of the International Edition that the package contains or on which it depends.
+    pub fn international_base(&self) -> Option<String> {
+        let date = self.needs.get(CORE_MODULE).or(self.holds.get(CORE_MODULE))?;
+        Some(format!("{SNOMED_CT}/{CORE_MODULE}/version/{date}"))
+    }
+}
+
+impl Rf2Package {
     /// Inspects a package. Its version consists of what the caller states and else of what its files suggest.
     ///
     /// # Errors
@@ -57,10 +65,12 @@ impl Rf2Package {
             targets.retain(|module, _| !holds.contains_key(module));
             needs = targets;
         }
-        let top = builds_on.into_iter().max_by(|(a, na), (b, nb)| na.cmp(nb).then_with(|| b.cmp(a)));
         let name = FileNameParts::parse(&file);
-        let is_international = is_edition && name.owner == "INT";
-        let (module, date) = match top.filter(|_| !is_international) {
+        // The International Edition also has modules that depend on its core, such as the maps to ICD-10.
+        let is_of_international = |module: &str| is_edition && name.owner == "INT" && !has_namespace(module);
+        builds_on.retain(|module, _| !is_of_international(module));
+        let top = builds_on.into_iter().max_by(|(a, na), (b, nb)| na.cmp(nb).then_with(|| b.cmp(a)));
+        let (module, date) = match top {
             Some((top, _)) => (top.clone(), holds[&top].clone()),
             None => (CORE_MODULE.to_owned(), name.date.to_owned()),
         };
@@ -76,6 +86,12 @@ impl Rf2Package {
         let space = if name.is_trial || stated.is_unpublished { SNOMED_CT_UNPUBLISHED } else { SNOMED_CT };
         Ok(Self { version: format!("{space}/{module}/version/{date}"), holds, needs })
     }
+}
+
+/// Returns whether the owner of a namespace, such as a national release centre, issued the id of a concept:
+/// the digits before the last one are `10`, and `00` in the ids of SNOMED International.
+fn has_namespace(id: &str) -> bool {
+    id.len() > 2 && id.as_bytes()[id.len() - 3..].starts_with(b"10")
 }
 
 /// Sets the release date of a module if it is the latest so far.

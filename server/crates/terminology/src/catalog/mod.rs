@@ -28,7 +28,9 @@ use crate::code_system::{CodeSystem, CodeSystemIndex};
 use crate::concept_map::ConceptMap;
 use crate::expression::{self, ExpressionFault};
 use crate::grammar::CodeGrammar;
+use crate::model::editions::{EditionRelease, preference_of};
 use crate::model::error::malformed;
+use crate::model::known_systems::SNOMED_CT;
 use crate::model::resource_json::{ContentMode, ResourceHeader};
 use crate::model::{Budget, TxError, Unprocessable, canonical};
 use crate::value_set::{ValueSet, implicit};
@@ -282,6 +284,36 @@ impl Catalog {
             Err(ExpressionFault::Exhausted(exhausted)) => Err(exhausted.into()),
             excerpt => Ok(excerpt.err().map(|fault| fault.to_string())),
         }
+    }
+
+    /// Names the newest release of another edition of SNOMED CT that has a code, and how to use it.
+    ///
+    /// # Errors
+    /// [`Unprocessable`] if the budget is spent.
+    pub(crate) fn edition_with(
+        &self,
+        system: &CodeSystem,
+        code: &str,
+        budget: &Budget<'_>,
+    ) -> Result<Option<String>, Unprocessable> {
+        if system.url != SNOMED_CT {
+            return Ok(None);
+        }
+        let own = system.version.as_deref();
+        let stored = self.layers().flat_map(|layer| layer.code_systems.versions(SNOMED_CT));
+        let mut releases: Vec<_> =
+            stored.filter_map(|resource| Some((EditionRelease::of(resource.header()?)?, resource))).collect();
+        releases.sort_by(|(a, _), (b, _)| b.date.cmp(a.date));
+        for (EditionRelease { edition, date, .. }, resource) in releases {
+            let version = format!("{edition}/version/{date}");
+            if own != Some(&version) && resource.get(budget)?.find(code).is_some() {
+                let preference = preference_of(edition);
+                return Ok(Some(format!(
+                    "it is in {version}; name this version, or make it the default by {preference}"
+                )));
+            }
+        }
+        Ok(None)
     }
 
     /// Returns whether a grammar alone defines the codes of a system, so that the codes cannot be listed.

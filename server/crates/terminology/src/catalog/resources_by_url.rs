@@ -8,6 +8,7 @@ use hashbrown::DefaultHashBuilder;
 use super::compiled_resource::CompiledResource;
 use super::stored_resource::StoredResource;
 use crate::model::canonical;
+use crate::model::editions::{EditionRelease, default_edition};
 use crate::model::resource_json::{ContentMode, ResourceHeader};
 use crate::model::version_choice::{self, DatedVersion, VersionReason};
 use crate::value_set::ValueSet;
@@ -123,13 +124,16 @@ pub(super) fn preferred<'a, T: CompiledResource + 'a>(
 
 /// The position of the preferred resource; of equal ones the first.
 ///
-/// The criteria are those of [`VersionRank`], then the newest version (see [`version_choice`]).
+/// The criteria are those of [`VersionRank`], the default edition of SNOMED CT (see
+/// [`crate::model::editions`]), then the newest version (see [`version_choice`]).
 fn preferred_position<'a, T: CompiledResource + 'a>(
     candidates: impl Iterator<Item = &'a StoredResource<T>> + Clone,
 ) -> Option<usize> {
     let headers = || candidates.clone().enumerate().filter_map(|(index, r)| Some((index, r.header()?)));
     let best = headers().map(|(_, header)| rank(header)).min()?;
-    let of_best = || headers().filter(|(_, header)| rank(header) == best);
+    let of_rank = || headers().filter(|(_, header)| rank(header) == best);
+    let edition = default_edition(of_rank().filter_map(|(_, header)| EditionRelease::of(header)));
+    let of_best = || of_rank().filter(|(_, header)| is_of_edition(header, edition));
     let newest = version_choice::newest(of_best().map(|(_, header)| dated_version(header)))?;
     of_best().nth(newest).map(|(index, _)| index)
 }
@@ -138,25 +142,29 @@ fn preferred_position<'a, T: CompiledResource + 'a>(
 /// descending order.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct VersionRank {
+    /// `true` for a release of SNOMED CT that is not published.
+    is_unpublished: bool,
     /// Complete, then fragment, then any other content.
     content: ContentMode,
     /// `true` for a resource of FHIR itself in another release than R4, which is the one of this server.
     is_of_other_release: bool,
     /// `true` for a retired resource, and for a version that precedes a release, such as a ballot.
     is_not_in_use: bool,
-    /// `true` for all but SNOMED CT's International Edition.
-    is_not_international: bool,
 }
 
 fn rank(header: &ResourceHeader) -> VersionRank {
     let version = header.version.as_deref().unwrap_or_default();
     let is_of_fhir = header.url.as_deref().is_some_and(is_of_fhir);
     VersionRank {
+        is_unpublished: EditionRelease::of(header).is_some_and(|release| !release.is_published()),
         content: header.content.unwrap_or(ContentMode::Complete),
         is_of_other_release: is_of_fhir && !version.starts_with("4.0."),
         is_not_in_use: header.status.as_deref() == Some("retired") || version_choice::is_pre_release(version),
-        is_not_international: !version.starts_with(INTERNATIONAL),
     }
+}
+
+fn is_of_edition(header: &ResourceHeader, edition: Option<&str>) -> bool {
+    edition.is_none_or(|edition| EditionRelease::of(header).is_some_and(|own| own.edition == edition))
 }
 
 /// Returns whether a code system or value set belongs to FHIR itself, such as
@@ -175,6 +183,9 @@ fn dated_version(header: &ResourceHeader) -> DatedVersion<'_> {
 /// Returns why a resource is preferred to another one, as a short text for the log.
 pub(super) fn reason(chosen: &ResourceHeader, other: &ResourceHeader) -> &'static str {
     let (rank, other_rank) = (rank(chosen), rank(other));
+    if rank.is_unpublished != other_rank.is_unpublished {
+        return "it is published";
+    }
     if rank.content != other_rank.content {
         return "its content is more complete";
     }
@@ -184,8 +195,9 @@ pub(super) fn reason(chosen: &ResourceHeader, other: &ResourceHeader) -> &'stati
     if rank.is_not_in_use != other_rank.is_not_in_use {
         return "it is in use, and the other one is retired or precedes a release";
     }
-    if rank.is_not_international != other_rank.is_not_international {
-        return "it is the International Edition";
+    let editions = [chosen, other].map(|header| EditionRelease::of(header).map(|release| release.edition));
+    if editions[0] != editions[1] && editions.iter().all(Option::is_some) {
+        return "it is of the default edition of SNOMED CT";
     }
     match dated_version(chosen).compare(&dated_version(other)).1 {
         VersionReason::Newer => "it is newer by the scheme of both versions",
@@ -209,9 +221,6 @@ fn remove_from<T>(map: &mut KeyedMap<Vec<T>>, url: &str, keep: impl FnMut(&T) ->
 pub(super) fn existed_on(header: &ResourceHeader, day: &str) -> bool {
     header.date.as_deref().is_none_or(|date| date.get(..day.len()).unwrap_or(date) <= day)
 }
-
-/// Prefix of the versions of SNOMED CT's International Edition.
-const INTERNATIONAL: &str = "http://snomed.info/sct/900000000000207008/";
 
 /// Returns whether a resource is a supplement of another code system.
 pub(super) fn is_supplement(header: &ResourceHeader) -> bool {

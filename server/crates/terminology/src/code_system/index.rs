@@ -81,6 +81,7 @@ impl CodeSystemIndex {
         let mut out = json!({
             "resourceType": "CodeSystem",
             "id": id,
+            "extension": header.extensions.to_json(),
             "url": header.url,
             "version": header.version,
             "name": header.name,

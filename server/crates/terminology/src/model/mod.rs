@@ -6,6 +6,7 @@ pub(crate) mod canonical;
 pub(crate) mod concept_extensions;
 pub(crate) mod concept_text;
 pub(crate) mod dialects;
+pub(crate) mod editions;
 pub(crate) mod error;
 pub(crate) mod error_text;
 pub(crate) mod filter_fault;

@@ -9,18 +9,23 @@ use std::fmt;
 pub(crate) use fhir::Text;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::canonical;
 use super::concept_text::TextKind;
+use super::known_systems::SNOMED_CT;
 
 /// Extension with the standards status of a concept, designation or resource.
 pub(crate) const STANDARDS_STATUS: &str =
     "http://hl7.org/fhir/StructureDefinition/structuredefinition-standards-status";
 /// Extension with the id of a description of SNOMED CT.
 pub(crate) const DESCRIPTION_ID: &str = "http://hl7.org/fhir/StructureDefinition/coding-sctdescid";
-/// Extension with a supplement that a value set requires.
+/// Extension with an artifact of which a resource is composed. R5 defines it.
+const RELATED_ARTIFACT: &str = "http://hl7.org/fhir/StructureDefinition/artifact-relatedArtifact";
 /// Extension that marks a supplement as a language pack for general use.
 const LANGUAGE_PACK: &str = "http://hl7.org/fhir/StructureDefinition/codesystem-globalLangPack";
+/// Extension with a supplement that a value set requires.
 const SUPPLEMENT: &str = "http://hl7.org/fhir/StructureDefinition/valueset-supplement";
 /// Extension that marks a code of a value set as deprecated.
 const DEPRECATED: &str = "http://hl7.org/fhir/StructureDefinition/valueset-deprecated";
@@ -71,17 +76,36 @@ pub struct ResourceHeader {
 /// Facts about a resource that its extensions state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeaderExtensions {
+    /// Maturity of the resource, such as `draft` or `withdrawn`.
     pub standards_status: Option<String>,
     /// CodeSystem only: whether a supplement is a language pack, which applies without being requested.
     pub is_language_pack: bool,
+    /// CodeSystem only: version of the International Edition of which a release of SNOMED CT is composed.
+    pub international_base: Option<String>,
+}
+
+impl HeaderExtensions {
+    /// The JSON of these facts.
+    pub(crate) fn to_json(&self) -> Vec<serde_json::Value> {
+        let status = self.standards_status.iter();
+        let status = status.map(|status| json!({ "url": STANDARDS_STATUS, "valueCode": status }));
+        let pack = self.is_language_pack.then(|| json!({ "url": LANGUAGE_PACK, "valueBoolean": true }));
+        let base = self.international_base.iter().map(|version| {
+            let resource = canonical::join(SNOMED_CT, Some(version));
+            let artifact = json!({ "type": "composed-of", "resource": resource });
+            json!({ "url": RELATED_ARTIFACT, "valueRelatedArtifact": artifact })
+        });
+        status.chain(pack).chain(base).collect()
+    }
 }
 
 /// The JSON of [`HeaderExtensions`]: a list of extensions.
 mod header_extensions {
-    use serde::{Deserialize as _, Deserializer, Serializer};
-    use serde_json::json;
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
 
-    use super::{HeaderExtensions, LANGUAGE_PACK, NamedValue, STANDARDS_STATUS, extension, standards_status};
+    use super::{HeaderExtensions, LANGUAGE_PACK, NamedValue, RELATED_ARTIFACT, extension, standards_status};
+    use crate::model::canonical;
+    use crate::model::known_systems::SNOMED_CT;
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
@@ -90,6 +114,10 @@ mod header_extensions {
         Ok(HeaderExtensions {
             standards_status: standards_status(&list).map(String::from),
             is_language_pack: extension(&list, LANGUAGE_PACK) == Some("true"),
+            international_base: extension(&list, RELATED_ARTIFACT)
+                .map(canonical::split)
+                .and_then(|(url, version)| version.filter(|_| url == SNOMED_CT))
+                .map(str::to_owned),
         })
     }
 
@@ -97,10 +125,7 @@ mod header_extensions {
         extensions: &HeaderExtensions,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        let status = extensions.standards_status.iter();
-        let status = status.map(|status| json!({ "url": STANDARDS_STATUS, "valueCode": status }));
-        let pack = extensions.is_language_pack.then(|| json!({ "url": LANGUAGE_PACK, "valueBoolean": true }));
-        serializer.collect_seq(status.chain(pack))
+        extensions.to_json().serialize(serializer)
     }
 }
 
@@ -324,7 +349,8 @@ pub(crate) struct ContainsJson<'a> {
 }
 
 /// A value with a name: a property with its `code`, or an extension with its `url`. The `value[x]` is read as
-/// text. The text of a Coding is its code; other complex types have no text.
+/// text. The text of a Coding is its code, and that of a RelatedArtifact its resource; other complex types
+/// have no text.
 #[derive(Debug, Default)]
 pub(crate) struct NamedValue<'a> {
     pub(crate) name: Text<'a>,
@@ -467,18 +493,19 @@ impl<'de: 'a, 'a> Deserialize<'de> for ScalarText<'a> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ScalarText<'de>, A::Error> {
                 let mut code = None;
-                let [mut system, mut display] = [None, None];
+                let [mut system, mut display, mut resource] = [None, None, None];
                 while let Some(member) = map.next_key::<Text<'de>>()? {
                     match &*member {
                         // Of a Coding, the code is the value.
                         "code" => code = map.next_value::<ScalarText<'de>>()?.text,
                         "system" => system = map.next_value::<ScalarText<'de>>()?.text,
                         "display" => display = map.next_value::<ScalarText<'de>>()?.text,
+                        "resource" => resource = map.next_value::<ScalarText<'de>>()?.text,
                         _ => drop(map.next_value::<IgnoredAny>()?),
                     }
                 }
                 let coding = code.is_some().then(|| [system, display].map(Option::unwrap_or_default));
-                Ok(ScalarText { text: code, coding })
+                Ok(ScalarText { text: code.or(resource), coding })
             }
         }
         deserializer.deserialize_any(ScalarVisitor)

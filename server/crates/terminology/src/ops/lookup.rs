@@ -51,11 +51,15 @@ pub(crate) fn answer_lookup(
         return Err(Unprocessable::Content { system: url.to_owned(), content: system.content.name() }.into());
     }
     let Some(concept) = system.find(code) else {
+        let why = match catalog.expression_fault(system, code, budget)? {
+            None => catalog.edition_with(system, code, budget)?,
+            fault => fault,
+        };
         return Err(TxError::UnknownConcept {
             code: code.to_owned(),
             system: url.to_owned(),
             version: system.version.clone(),
-            why: catalog.expression_fault(system, code, budget)?,
+            why,
         });
     };
     let supplements = concept_texts::find_supplements(catalog, input.texts(USE_SUPPLEMENT)?, budget)?;

@@ -73,6 +73,12 @@ impl ValidationIssue {
         Self::new(Severity::Information, IssueCode::CodeInvalid, "invalid-code", text)
     }
 
+    /// An issue with the edition of SNOMED CT that has a code, in addition to the error.
+    pub(crate) fn in_other_edition(code: &str, edition: &str) -> Self {
+        let text = format!("The code '{code}' is not in the edition that was used: {edition}");
+        Self::new(Severity::Information, IssueCode::Informational, "invalid-code", text)
+    }
+
     /// The issue `UNKNOWN_CODE_IN_FRAGMENT`.
     pub(crate) fn unknown_code_in_fragment(code: &str, system: &str, version: Option<&str>) -> Self {
         let text = format!(

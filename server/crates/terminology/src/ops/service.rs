@@ -18,6 +18,8 @@ use crate::membership::imports::{self, ValueSetScope};
 use crate::membership::search::{CodeQuery, CodeSearch};
 use crate::membership::version_pins::VersionPins;
 use crate::model::dialects::SnomedDialects;
+use crate::model::editions::describe_default;
+use crate::model::known_systems::SNOMED_CT;
 use crate::model::{Budget, TxError, canonical};
 
 /// The answer of an operation.
@@ -225,6 +227,13 @@ impl Terminology {
     /// `TerminologyCapabilities.codeSystem`.
     pub fn code_systems_by_url(&self) -> BTreeMap<String, Vec<Option<String>>> {
         self.catalog.load().code_systems_by_url()
+    }
+
+    /// Describes which of several stored editions of SNOMED CT answers a request without a version, and how
+    /// to choose another one; `None` if there is at most one edition.
+    pub fn describe_default_edition(&self) -> Option<String> {
+        let versions = self.catalog.load().code_systems_by_url().remove(SNOMED_CT)?;
+        describe_default(&versions.into_iter().flatten().collect::<Vec<_>>())
     }
 
     /// The stored resources that are known to be invalid, by type and id. The content of a resource is

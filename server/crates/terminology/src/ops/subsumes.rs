@@ -56,7 +56,7 @@ pub(crate) fn answer_subsumes(
     } else if request.codes.iter().any(is_expression) {
         compare_expressions(system, request.codes, budget)?
     } else {
-        compare_codes(system, request.codes, budget)?
+        compare_codes(catalog, system, request.codes, budget)?
     };
     out.push_code("outcome", outcome.code());
     Ok(out)
@@ -184,14 +184,16 @@ fn unknown_code(system: &CodeSystem, parameter: &'static str, code: &str, why: O
 }
 
 fn compare_codes(
+    catalog: &Catalog,
     system: &CodeSystem,
     codes: [(&'static str, &str); 2],
     budget: &Budget<'_>,
 ) -> Result<Subsumption, TxError> {
     require_codes(system)?;
     let [a, b] = system.locate_all(codes.map(|(_, code)| code));
-    let located = |concept: Option<LocatedConcept>, (parameter, code): (&'static str, &str)| {
-        concept.ok_or_else(|| unknown_code(system, parameter, code, None))
+    let located = |concept: Option<LocatedConcept>, (parameter, code): (&'static str, &str)| match concept {
+        Some(concept) => Ok(concept),
+        None => Err(unknown_code(system, parameter, code, catalog.edition_with(system, code, budget)?)),
     };
     let (a, b) = (located(a, codes[0])?, located(b, codes[1])?);
     let is_same_country = system.url == ISO_3166 && built_in::is_same_country(codes[0].1, codes[1].1);

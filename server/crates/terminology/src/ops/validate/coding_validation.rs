@@ -304,6 +304,10 @@ impl<'v, 'a, 'r, 'q> CodingValidation<'v, 'a, 'r, 'q> {
                 };
                 if let Some(why) = why {
                     self.report_at("code", ValidationIssue::not_in_grammar(code, &why));
+                } else if let Some(edition) =
+                    validator.catalog.edition_with(system, code, validator.budget)?
+                {
+                    self.report_at("code", ValidationIssue::in_other_edition(code, &edition));
                 }
             }
             None => {}
