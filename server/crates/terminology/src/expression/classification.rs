@@ -3,7 +3,8 @@
 //!
 //! A concept that is sufficiently defined subsumes everything that its parents subsume and that has a group
 //! for each of its own. A group subsumes another one if each of its attributes subsumes one of the other. An
-//! attribute outside of a group is a group of its own. If exactly one group of the focus concepts has an
+//! attribute outside of a group is a group of its own, also for the constraints that search in groups; only
+//! relationships that a release states outside of groups stay there. If exactly one group of the focus concepts has an
 //! attribute that the attribute of the expression specializes, it takes its place there, as the rules for
 //! expressions of users say (SNOMED CT, Transforming expressions to normal forms).
 
@@ -32,8 +33,20 @@ pub(super) struct ClassifiedExpression {
     pub(super) groups: Vec<AttributeGroup>,
 }
 
-/// Attributes that belong together: the concepts of their names, and their values.
-pub(super) type AttributeGroup = Vec<(u32, GroupValue)>;
+/// Attributes that belong together.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct AttributeGroup {
+    /// The concepts of their names, and their values.
+    pub(super) attributes: Vec<(u32, GroupValue)>,
+    /// `true` for a relationship that the release states outside of groups.
+    pub(super) is_ungrouped: bool,
+}
+
+impl AttributeGroup {
+    fn stated(attributes: Vec<(u32, GroupValue)>) -> Self {
+        Self { attributes, is_ungrouped: false }
+    }
+}
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum GroupValue {
@@ -68,7 +81,7 @@ pub(crate) fn compare(
     let ((a, meaning_a), (b, meaning_b)) = (read(0)?, read(1)?);
     let subsumes = |a: &Expression, meaning_a, b: &Expression, meaning_b| match a.is_subtype {
         // Such an expression has a meaning of its own, which only the same expression shares.
-        true => Ok(a == b),
+        true => Ok(b.is_subtype && a.body.stated_form() == b.body.stated_form()),
         false => classifier.subsumes(meaning_a, meaning_b),
     };
     let down = subsumes(&a, &meaning_a, &b, &meaning_b).map_err(|fault| (0, fault))?;
@@ -98,12 +111,13 @@ impl<'a> Classifier<'a> {
         self.budget.spend(groups.len())?;
         let inherited = groups.len();
         for group in &body.groups {
-            groups.push(group.iter().map(|one| self.attribute(one)).collect::<Result<_, _>>()?);
+            let attributes = group.iter().map(|one| self.attribute(one)).collect::<Result<_, _>>()?;
+            groups.push(AttributeGroup::stated(attributes));
         }
         for attribute in &body.ungrouped {
             let (name, value) = self.attribute(attribute)?;
             let mut refined = Vec::new();
-            for (group, attributes) in groups[..inherited].iter().enumerate() {
+            for (group, AttributeGroup { attributes, .. }) in groups[..inherited].iter().enumerate() {
                 self.budget.spend(attributes.len())?;
                 for (place, (general, of)) in attributes.iter().enumerate() {
                     if self.hierarchy.is_a(name, *general) && self.value_is_below(&value, of)? {
@@ -113,8 +127,8 @@ impl<'a> Classifier<'a> {
                 }
             }
             match refined[..] {
-                [(group, place)] => groups[group][place] = (name, value),
-                _ => groups.push(vec![(name, value)]),
+                [(group, place)] => groups[group].attributes[place] = (name, value),
+                _ => groups.push(AttributeGroup::stated(vec![(name, value)])),
             }
         }
         let is_refined = focus.len() > 1 || !body.ungrouped.is_empty() || !body.groups.is_empty();
@@ -184,10 +198,10 @@ impl<'a> Classifier<'a> {
         special: &AttributeGroup,
         general: &AttributeGroup,
     ) -> Result<bool, ExpressionFault> {
-        for (name, value) in general {
+        for (name, value) in &general.attributes {
             let mut is_there = false;
-            self.budget.spend(special.len())?;
-            for (other, of) in special {
+            self.budget.spend(special.attributes.len())?;
+            for (other, of) in &special.attributes {
                 is_there =
                     is_there || (self.hierarchy.is_a(*other, *name) && self.value_is_below(of, value)?);
             }
@@ -237,7 +251,11 @@ impl<'a> Classifier<'a> {
             };
             (attribute.kind, value)
         };
-        attributes.chunk_by(together).map(|group| group.iter().map(stored).collect()).collect()
+        let groups = attributes.chunk_by(together).map(|group| AttributeGroup {
+            attributes: group.iter().map(stored).collect(),
+            is_ungrouped: group[0].group == 0,
+        });
+        groups.collect()
     }
 
     fn attribute(self, stated: &Attribute) -> Result<(u32, GroupValue), ExpressionFault> {

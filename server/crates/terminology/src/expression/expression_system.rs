@@ -78,7 +78,7 @@ impl<'a> ExcerptBuilder<'a> {
             self.builder.add_parent(own, parent);
         }
         for (number, group) in (1..).zip(&meaning.groups) {
-            self.add_group(own, if group.len() == 1 { 0 } else { number }, group)?;
+            self.add_group(own, if group.is_ungrouped { 0 } else { number }, group)?;
         }
         Ok(own)
     }
@@ -89,7 +89,7 @@ impl<'a> ExcerptBuilder<'a> {
         number: u32,
         group: &AttributeGroup,
     ) -> Result<(), ExpressionFault> {
-        for (name, value) in group {
+        for (name, value) in &group.attributes {
             let name = self.copy(*name)?;
             let value = match value {
                 GroupValue::Concept(concept) => {

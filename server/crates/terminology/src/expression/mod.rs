@@ -15,10 +15,36 @@ mod normal_form;
 mod parser;
 mod syntax;
 
+use self::classification::Classifier;
 pub(crate) use self::classification::compare;
 pub(crate) use self::expression_system::expression_system;
 pub(crate) use self::syntax::ExpressionFault;
+use crate::code_system::CodeSystem;
+use crate::model::Budget;
 use crate::model::known_systems::SNOMED_CT;
+
+/// The expression of a code without terms and blanks; `None` if it cannot be parsed. Codes that state the
+/// same have the same text.
+pub(crate) fn stated_form(code: &str) -> Option<String> {
+    let expression = parser::parse(code).ok()?;
+    let prefix = if expression.is_subtype { "<<<" } else { "" };
+    Some(format!("{prefix}{}", expression.body.stated_form()))
+}
+
+/// The normal form of a concept, with or without terms.
+///
+/// # Errors
+/// [`ExpressionFault::Exhausted`] if the budget is spent.
+pub(crate) fn concept_normal_form(
+    system: &CodeSystem,
+    code: &str,
+    has_terms: bool,
+    budget: &Budget<'_>,
+) -> Result<String, ExpressionFault> {
+    let classifier = Classifier::new(system, budget);
+    let meaning = classifier.classify(&parser::parse(code)?.body)?;
+    classifier.normal_form(&meaning, has_terms)
+}
 
 /// Returns whether a code of a system is meant as an expression, right or wrong.
 pub(crate) fn is_expression(url: &str, code: &str) -> bool {

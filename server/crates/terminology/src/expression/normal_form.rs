@@ -9,9 +9,9 @@ use super::syntax::{
 };
 use crate::code_system::CodeSystem;
 
-/// The stated expression, in which the display follows each code.
+/// The stated expression, in which the display follows each code. It has no optional blanks.
 pub(super) fn with_terms(system: &CodeSystem, expression: &Expression) -> String {
-    let prefix = if expression.is_subtype { "<<< " } else { "" };
+    let prefix = if expression.is_subtype { "<<<" } else { "" };
     format!("{prefix}{}", body_with_terms(system, &expression.body))
 }
 
@@ -26,19 +26,19 @@ fn body_with_terms(system: &CodeSystem, body: &ExpressionBody) -> String {
             AttributeTerm::Expression(body) => format!("({})", body_with_terms(system, body)),
             AttributeTerm::Literal(text) => text.clone(),
         };
-        format!("{} = {value}", term(name))
+        format!("{}={value}", term(name))
     };
-    let list = |attributes: &[Attribute]| attributes.iter().map(attribute).collect::<Vec<_>>().join(", ");
-    let focus = body.focus.iter().map(term).collect::<Vec<_>>().join(" + ");
+    let list = |attributes: &[Attribute]| attributes.iter().map(attribute).collect::<Vec<_>>().join(",");
+    let focus = body.focus.iter().map(term).collect::<Vec<_>>().join("+");
     let ungrouped = Some(list(&body.ungrouped)).filter(|text| !text.is_empty());
-    let groups = body.groups.iter().map(|group| format!("{{ {} }}", list(group)));
+    let groups = body.groups.iter().map(|group| format!("{{{}}}", list(group)));
     let refinement: Vec<_> = ungrouped.into_iter().chain(groups).collect();
-    if refinement.is_empty() { focus } else { format!("{focus} : {}", refinement.join(", ")) }
+    if refinement.is_empty() { focus } else { format!("{focus}:{}", refinement.join(",")) }
 }
 
 fn code_with_term(system: &CodeSystem, concept: u32, has_terms: bool) -> String {
     match system.display(concept).filter(|_| has_terms) {
-        Some(display) => format!("{} |{display}|", system.code(concept)),
+        Some(display) => format!("{}|{display}|", system.code(concept)),
         None => system.code(concept).to_owned(),
     }
 }
@@ -64,27 +64,28 @@ impl Classifier<'_> {
             groups.push(self.group_text(&group, has_terms)?);
         }
         groups.sort_unstable();
-        let (plus, colon, comma) = if has_terms { (" + ", " : ", ", ") } else { ("+", ":", ",") };
-        let colon = if groups.is_empty() { "" } else { colon };
-        Ok(format!("{}{colon}{}", focus.join(plus), groups.join(comma)))
+        let colon = if groups.is_empty() { "" } else { ":" };
+        Ok(format!("{}{colon}{}", focus.join("+"), groups.join(",")))
     }
 
     fn group_text(self, group: &AttributeGroup, has_terms: bool) -> Result<String, ExpressionFault> {
-        let single: Vec<AttributeGroup> = group.iter().map(|attribute| vec![attribute.clone()]).collect();
+        let single = |attribute: &(u32, GroupValue)| AttributeGroup {
+            attributes: vec![attribute.clone()],
+            is_ungrouped: group.is_ungrouped,
+        };
+        let single: Vec<AttributeGroup> = group.attributes.iter().map(single).collect();
         let mut attributes = Vec::new();
         for one in self.without_general(&single, |a, b| self.group_is_below(a, b))? {
-            let (name, value) = &one[0];
+            let (name, value) = &one.attributes[0];
             let value = match value {
                 GroupValue::Concept(concept) => code_with_term(self.system, *concept, has_terms),
                 GroupValue::Expression(inner) => format!("({})", self.normal_form(inner, has_terms)?),
                 GroupValue::Literal(text) => text.clone(),
             };
-            let equals = if has_terms { " = " } else { "=" };
-            attributes.push(format!("{}{equals}{value}", code_with_term(self.system, *name, has_terms)));
+            attributes.push(format!("{}={value}", code_with_term(self.system, *name, has_terms)));
         }
         attributes.sort_unstable();
-        let text = attributes.join(if has_terms { ", " } else { "," });
-        Ok(if has_terms { format!("{{ {text} }}") } else { format!("{{{text}}}") })
+        Ok(format!("{{{}}}", attributes.join(",")))
     }
 
     /// The concepts of a list that have no other one of it below them. Each ancestor is visited once:

@@ -62,6 +62,13 @@ impl<'t> ExpressionParser<'t> {
         is_next
     }
 
+    /// Consumes a word in any case.
+    fn take_word(&mut self, word: &str) -> bool {
+        let is_next = self.remaining().get(..word.len()).is_some_and(|next| next.eq_ignore_ascii_case(word));
+        self.at += if is_next { word.len() } else { 0 };
+        is_next
+    }
+
     fn require(&mut self, token: &str, expected: &'static str) -> Result<(), ExpressionFault> {
         if self.take(token) { Ok(()) } else { Err(self.expected(expected)) }
     }
@@ -161,9 +168,8 @@ impl<'t> ExpressionParser<'t> {
             }
             self.at += 1 + length;
             AttributeTerm::Literal(rest[..=length].to_owned())
-        } else if let Some(word) = ["true", "false", "TRUE", "FALSE"].into_iter().find(|word| self.take(word))
-        {
-            AttributeTerm::Literal(word.to_ascii_lowercase())
+        } else if let Some(word) = ["true", "false"].into_iter().find(|word| self.take_word(word)) {
+            AttributeTerm::Literal(word.to_owned())
         } else {
             AttributeTerm::Concept(self.parse_concept()?)
         };
@@ -198,7 +204,7 @@ mod tests {
     #[test]
     fn an_expression_is_read_into_its_parts() {
         let text = "=== 125605004 |Fracture of bone| + 64572001: 246112005 = #-2.5, 363698007|Finding site| = \
-            (71341001: {272741003 = 7771000}) , {116676008=(72704001), 246075003 = \"a\\\"b\"}{ 408732007=true }";
+            (71341001: {272741003 = 7771000}) , {116676008=(72704001), 246075003 = \"a\\\"b\"}{ 408732007=tRUE }";
         let parsed = parse(text).unwrap();
         assert!(!parsed.is_subtype);
         let codes: Vec<_> = parsed.body.focus.iter().map(|concept| concept.code.as_str()).collect();

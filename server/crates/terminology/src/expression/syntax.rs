@@ -20,6 +20,29 @@ pub(super) struct ExpressionBody {
     pub(super) groups: Vec<Vec<Attribute>>,
 }
 
+impl ExpressionBody {
+    /// The expression without terms and blanks, with its parts in one order. Expressions that state the same
+    /// have the same text.
+    pub(super) fn stated_form(&self) -> String {
+        let sorted = |mut texts: Vec<String>, between: &str| {
+            texts.sort_unstable();
+            texts.join(between)
+        };
+        let attribute = |Attribute { name, value }: &Attribute| {
+            let value = match value {
+                AttributeTerm::Concept(concept) => concept.code.clone(),
+                AttributeTerm::Expression(body) => format!("({})", body.stated_form()),
+                AttributeTerm::Literal(text) => text.clone(),
+            };
+            format!("{}={value}", name.code)
+        };
+        let list = |attributes: &[Attribute]| sorted(attributes.iter().map(attribute).collect(), ",");
+        let focus = sorted(self.focus.iter().map(|concept| concept.code.clone()).collect(), "+");
+        let groups = self.groups.iter().map(|group| format!("{{{}}}", list(group))).collect();
+        format!("{focus}:{}{}", list(&self.ungrouped), sorted(groups, ""))
+    }
+}
+
 /// A code, and the term after it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ConceptReference {

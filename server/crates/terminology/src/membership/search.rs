@@ -10,6 +10,7 @@ use super::imports::{ValueSetScope, resolve_import, version_day};
 use super::version_pins::VersionPins;
 use crate::catalog::{Catalog, StoredResource};
 use crate::code_system::{CodeSystem, LocatedConcept};
+use crate::expression;
 use crate::model::resource_json::ContentMode;
 use crate::model::{Budget, TxError, canonical};
 use crate::value_set::{CodeList, IncludeRule, ListedCode, ValueSet, ValueSetCompose};
@@ -326,6 +327,7 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
         let system = self.query.system;
         let requested = self.wanted_version(include);
         let lists = |code: &str| include.listed.as_ref().and_then(|listed| listed.get(code));
+        let same_expression = self.listed_expression(include)?;
         let member = |system, concept, listed| CodeMatch {
             system,
             concept,
@@ -350,7 +352,7 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
             let concept = found_there.map(|concept| concept.at);
             let listed = include.listed.as_ref().and_then(|listed| {
                 let same = |code: &str| listed.get(code);
-                same(self.query.code).or_else(|| same(system.code(concept?)))
+                same(self.query.code).or(same_expression).or_else(|| same(system.code(concept?)))
             });
             let listed = match &include.listed {
                 Some(list) if listed.is_none() && system.case_sensitive == Some(false) => {
@@ -373,6 +375,21 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
             }
         }
         Ok(())
+    }
+
+    /// The listed code that states the same expression as the code, with other terms or blanks.
+    fn listed_expression(&self, include: &'a IncludeRule) -> Result<Option<&'a ListedCode>, TxError> {
+        let CodeQuery { system, code, .. } = self.query;
+        let Some(listed) = include.listed.as_ref().filter(|_| expression::is_expression(system, code)) else {
+            return Ok(None);
+        };
+        let Some(stated) = expression::stated_form(code) else { return Ok(None) };
+        self.budget.spend(listed.len())?;
+        let is_same = |listed: &str| {
+            expression::is_expression(system, listed)
+                && expression::stated_form(listed).is_some_and(|listed| listed == stated)
+        };
+        Ok(listed.iter().find(|(listed, _)| is_same(listed)).map(|(_, listed)| listed))
     }
 
     /// The version or pattern of the code system that an include refers to.

@@ -10,9 +10,11 @@ use super::shared_parameters;
 use crate::catalog::Catalog;
 use crate::code_system::concept_attribute::AttributeValue;
 use crate::code_system::{CodeSystem, CodingProperty, DEFINITION};
+use crate::expression::{self, ExpressionFault};
 use crate::interface::parameters::{CODE, CODING, LOOKUP_PROPERTY, LOOKUP_SYSTEM, USE_SUPPLEMENT, VERSION};
 use crate::model::concept_text::{ConceptText, TextKind};
 use crate::model::error::malformed;
+use crate::model::known_systems::SNOMED_CT;
 use crate::model::language::LanguageRanges;
 use crate::model::resource_json::{ContentMode, ResourceHeader};
 use crate::model::{Budget, TxError, Unprocessable, canonical};
@@ -101,6 +103,7 @@ pub(crate) fn answer_lookup(
         }
     }
     push_attributes(&mut out, system, concept, &wanted_parts);
+    push_normal_forms(&mut out, system, concept, &wanted_parts, budget)?;
     for (header, _) in supplements.into_iter().filter(|one| concept_texts::is_used(*one, Some(system))) {
         out.push("used-supplement", Value::Text("Canonical", canonical_url(header)));
     }
@@ -178,6 +181,32 @@ fn push_attributes(
         };
         push_property(out, system.code(attribute.kind), value, description);
     }
+}
+
+/// Adds the normal forms of a concept of SNOMED CT that are asked for by name. Those of an expression are
+/// properties of its code system.
+fn push_normal_forms(
+    out: &mut Parameters,
+    system: &CodeSystem,
+    concept: u32,
+    wanted_parts: &LookupProperties<'_>,
+    budget: &Budget<'_>,
+) -> Result<(), TxError> {
+    if system.url != SNOMED_CT || system.is_excerpt() {
+        return Ok(());
+    }
+    for (name, has_terms) in [("normalForm", true), ("normalFormTerse", false)] {
+        if !wanted_parts.names.contains(name) {
+            continue;
+        }
+        match expression::concept_normal_form(system, system.code(concept), has_terms, budget) {
+            Ok(text) => push_property(out, name, Value::Text("String", text), None),
+            Err(ExpressionFault::Exhausted(exhausted)) => return Err(exhausted.into()),
+            // A code that is no identifier of SNOMED CT, in a code system that a client stored.
+            Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Steps and memory in bytes of a parent or child in an answer: a parameter of three parts, and its text.

@@ -16,6 +16,12 @@ use crate::support::{run, run_expand, short};
 const CONCEPTS: usize = 14;
 const ATTRIBUTE_ROOT: usize = 1;
 const ATTRIBUTES: std::ops::Range<usize> = 2..5;
+/// The attribute that a release states outside of groups if it is alone.
+const UNGROUPED: usize = 4;
+
+fn is_ungrouped(group: &Group) -> bool {
+    matches!(group[..], [(UNGROUPED, _)])
+}
 
 fn code(at: usize) -> String {
     if at == ATTRIBUTE_ROOT { "410662002".to_owned() } else { (100_000 + at).to_string() }
@@ -57,6 +63,8 @@ struct Meaning {
     focus: Vec<usize>,
     subsumers: BTreeSet<usize>,
     groups: Vec<Vec<(usize, Part)>>,
+    /// Whether a release states a group as a relationship outside of groups.
+    ungrouped: Vec<bool>,
 }
 
 enum Part {
@@ -80,6 +88,7 @@ impl World {
 
     fn meaning(&self, stated: &Stated) -> Meaning {
         let inherited = stated.focus.iter().flat_map(|concept| &self.groups[*concept]);
+        let mut ungrouped: Vec<bool> = inherited.clone().map(is_ungrouped).collect();
         let mut groups: Vec<_> = inherited.map(|group| self.group(group)).collect();
         let own = groups.len();
         groups.extend(stated.groups.iter().map(|group| self.group(group)));
@@ -98,9 +107,10 @@ impl World {
                 _ => groups.push(vec![(*name, part)]),
             }
         }
+        ungrouped.resize(groups.len(), false);
         let is_above = |concept: &usize| stated.focus.iter().any(|focus| self.is_a(*focus, *concept));
         let subsumers = (0..CONCEPTS).filter(is_above).collect();
-        let mut meaning = Meaning { focus: stated.focus.clone(), subsumers, groups };
+        let mut meaning = Meaning { focus: stated.focus.clone(), subsumers, groups, ungrouped };
         if *stated != Stated::alone(stated.focus[0]) {
             while let Some(concept) = self.further_subsumer(&meaning) {
                 meaning.subsumers.insert(concept);
@@ -169,7 +179,7 @@ impl World {
         for (at, (parents, groups)) in (0..).zip(self.parents.iter().zip(&self.groups)) {
             parents.iter().for_each(|parent| builder.add_parent(at, *parent as u32));
             for (number, group) in (1..).zip(groups) {
-                let number = if group.len() == 1 { 0 } else { number };
+                let number = if is_ungrouped(group) { 0 } else { number };
                 for (name, value) in group {
                     match value {
                         Value::Concept(to) => builder.add_attribute(at, number, *name as u32, *to as u32),
@@ -293,6 +303,15 @@ fn is_member(terminology: &Terminology, filter: [&str; 3], expression: &str) -> 
     short(Ok(ask(terminology, TerminologyOperation::ValidateCode, &body))).starts_with("true")
 }
 
+/// Whether a value set that lists a code contains another one.
+fn is_listed(terminology: &Terminology, listed: &str, code: &str) -> bool {
+    let body = json!({ "resourceType": "Parameters", "parameter": [
+        { "name": "valueSet", "resource": { "resourceType": "ValueSet", "url": "urn:set", "status": "active", "compose": {
+            "include": [{ "system": SNOMED_CT, "concept": [{ "code": listed }] }] } } },
+        { "name": "system", "valueUri": SNOMED_CT }, { "name": "code", "valueCode": code }] });
+    short(Ok(ask(terminology, TerminologyOperation::ValidateCode, &body))).starts_with("true")
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
@@ -335,6 +354,15 @@ proptest! {
         });
         let constraint = format!("* : << {} = << {}", code(attribute), code(at));
         prop_assert_eq!(is_member(&terminology, ["constraint", "=", &constraint], text), refined, "{}", constraint);
+        let in_group = meaning.groups.iter().zip(&meaning.ungrouped).filter(|(_, ungrouped)| !*ungrouped).any(|(group, _)| {
+            group.iter().any(|(name, part)| world.is_a(*name, attribute) && world.is_below(part, &Part::Concept(at)))
+        });
+        let constraint = format!("* : {{ << {} = << {} }}", code(attribute), code(at));
+        prop_assert_eq!(is_member(&terminology, ["constraint", "=", &constraint], text), in_group, "{}", constraint);
+        // The same expression, stated otherwise, is in a value set that lists it.
+        let listed = text.replace('=', " = ").replace(',', " , ");
+        prop_assert!(is_listed(&terminology, &listed, text), "{}", listed);
+        prop_assert_eq!(subsumption(&terminology, &format!("<<<{listed}"), &format!("<<< {text}")), "equivalent");
         if !world.is_classified() {
             return Ok(());
         }
@@ -430,9 +458,10 @@ fn an_attribute_refines_the_group_of_its_focus_concept() {
     check(
         &terminology,
         "<<<125605004:363698007=71341001",
-        "<<< 125605004 : 363698007=71341001",
+        "<<< 125605004 |Fracture of bone| : 363698007=71341001",
         "equivalent",
     );
+    check(&terminology, "64572001:272741003=TrUe", "64572001:272741003=true", "equivalent");
     check(&terminology, "64572001:1142139005=#2", "64572001:1142139005=#2.0", "equivalent");
     check(&terminology, "64572001:1142139005=#2", "64572001:1142139005=\"2\"", "not-subsumed");
     check(&terminology, "125605004+64572001", "125605004", "equivalent");
@@ -457,8 +486,8 @@ fn validation(terminology: &Terminology, value_set: Option<&str>, code: &str) ->
 fn an_expression_is_validated_and_shown() {
     let terminology = fractures();
     let left = "125605004:363698007=(71341001:272741003=7771000)";
-    let shown = "125605004 |Fracture of bone| : 363698007 |Finding site| = (71341001 |Bone structure of femur| : \
-        272741003 |Laterality| = 7771000 |Left|)";
+    let shown = "125605004|Fracture of bone|:363698007|Finding site|=(71341001|Bone structure of femur|:\
+        272741003|Laterality|=7771000|Left|)";
     let (valid, _) = validation(&terminology, None, left);
     assert!(valid.starts_with(&format!("true [{shown}]")), "{valid}");
     #[track_caller]
@@ -490,6 +519,9 @@ fn an_expression_is_validated_and_shown() {
         ("=ecl/< 71620000", true),
         ("=ecl/* : 363698007 = << 71341001", true),
         ("=ecl/^ 700372006", false),
+        ("=ecl/* : { 363698007 = << 71341001 }", true),
+        ("=ecl/* : { 363698007 = << 71341001, 116676008 = 72704001 }", true),
+        ("=ecl/* : { 363698007 = << 71341001, 272741003 = * }", false),
     ] {
         let (answer, _) = validation(&terminology, Some(&set(selector)), left);
         assert_eq!(answer.starts_with("true"), expected, "{selector}: {answer}");
@@ -502,6 +534,31 @@ fn a_lookup_shows_the_place_and_the_normal_form() {
         { "name": "system", "valueUri": SNOMED_CT }, { "name": "code", "valueCode": "125605004:363698007=71341001" }] });
     let answer = serde_json::to_value(ask(&fractures(), TerminologyOperation::Lookup, &body)).unwrap();
     insta::assert_json_snapshot!(answer);
+
+    // Of a concept, they are shown if they are asked for.
+    let normal_forms = |properties: &[&str]| {
+        let mut parameters = vec![
+            json!({ "name": "system", "valueUri": SNOMED_CT }),
+            json!({ "name": "code", "valueCode": "71620000" }),
+        ];
+        parameters.extend(properties.iter().map(|name| json!({ "name": "property", "valueCode": name })));
+        let body = json!({ "resourceType": "Parameters", "parameter": parameters });
+        let answer = serde_json::to_value(ask(&fractures(), TerminologyOperation::Lookup, &body)).unwrap();
+        let properties =
+            answer["parameter"].as_array().unwrap().iter().filter(|one| one["name"] == "property");
+        let values =
+            properties.filter(|one| one["part"][0]["valueCode"].as_str().unwrap().starts_with("normal"));
+        values.map(|one| one["part"][1]["valueString"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        normal_forms(&["normalForm", "normalFormTerse"]),
+        [
+            "64572001|Disease|:{116676008|Associated morphology|=72704001|Fracture|,\
+            363698007|Finding site|=71341001|Bone structure of femur|}",
+            "64572001:{116676008=72704001,363698007=71341001}"
+        ]
+    );
+    assert!(normal_forms(&["parent"]).is_empty() && normal_forms(&[]).is_empty());
 }
 
 #[test]
