@@ -198,8 +198,8 @@ fn check_indexes(data: &Path) -> UpgradedPart {
     };
     if editions.len() > 1 {
         result.push_str(
-            "; once the release of the only national edition of SNOMED CT is imported again, this edition answers \
-             requests without a version if its International base is current (decision 52 in decisions.md)",
+            "; the only national edition of SNOMED CT now answers requests without a version if its International base \
+             is current (decision 52 in decisions.md)",
         );
     }
     UpgradedPart::readable(PART, result)

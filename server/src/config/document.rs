@@ -74,7 +74,8 @@ choices!(
     RecordedRequests,
     ::bulk::GuideVersion,
     ::bulk::GroupLeavers,
-    ::resources::Validation
+    ::resources::Validation,
+    ::terminology::ConceptModelMode
 );
 
 /// The names of the variants of an enum, as its derived `Deserialize` passes them to the format.

@@ -248,6 +248,7 @@ impl Config {
             brand: file.pages.check(&source)?,
             anonymous_terminology: file.terminology.anonymous,
             preferred_versions: source.preferred_versions(&file.terminology)?,
+            concept_model: file.terminology.mrcm,
             trusted_proxies,
             rotate_keys_every: SignedDuration::from_hours(24 * i64::from(days)),
             body_limit_bytes: file.limits.body_limit_bytes,

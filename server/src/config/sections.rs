@@ -195,6 +195,10 @@ settings_table! {
         /// set. Their preferred terms are displays before those that the edition prefers, and decide between
         /// the terms of a language that a request asks for without a dialect.
         snomed_dialects: Vec<Spanned<String>> = Vec::new(),
+        /// Use of SNOMED CT's concept model (MRCM) in the validation of post-coordinated expressions, if the
+        /// edition has its reference sets: an attribute or a value that it forbids is a warning, or makes the
+        /// code invalid. With `off`, and without reference sets, the answer says that this was not checked.
+        mrcm: ::terminology::ConceptModelMode = ::terminology::ConceptModelMode::default(),
     }
 }
 

@@ -11,7 +11,7 @@ use identity::sign_in::password::PasswordPolicy;
 use identity::sign_in::throttle::ThrottleLimits;
 use jiff::SignedDuration;
 use resources::{ResourceRules, Validation};
-use terminology::PreferredVersions;
+use terminology::{ConceptModelMode, PreferredVersions};
 
 use crate::config::ConfiguredProvider;
 use crate::config::PrivateHosts;
@@ -33,6 +33,8 @@ pub struct Settings {
     pub anonymous_terminology: bool,
     /// Versions of code systems and value sets that are used if a request names none.
     pub preferred_versions: PreferredVersions,
+    /// Use of SNOMED CT's concept model in the validation of expressions.
+    pub concept_model: ConceptModelMode,
     /// Maximum size of a FHIR request body and of a resource, in bytes.
     pub body_limit_bytes: usize,
     /// Validation of resources that are written or imported.

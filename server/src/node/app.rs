@@ -199,6 +199,7 @@ impl App {
         let bulk = open_bulk(&config, &resources, &identity, &audit, &clock)?;
         let terminology = Terminology::with_dialects(config.snomed_dialects.clone());
         terminology.prefer_versions(settings.load().preferred_versions.clone());
+        terminology.check_concept_model(settings.load().concept_model);
         let terminology_sync = open_terminology(&config, &terminology, &store, now).await?;
         let providers = match http {
             Some(http) => http,
@@ -258,6 +259,7 @@ impl App {
         self.resources.set_rules(settings.resource_rules());
         self.identity.provider_rules.configure(settings.identity_providers());
         self.terminology.prefer_versions(settings.preferred_versions.clone());
+        self.terminology.check_concept_model(settings.concept_model);
         self.config.settings.store(Arc::new(settings));
     }
 }

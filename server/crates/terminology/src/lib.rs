@@ -49,7 +49,9 @@ mod ops;
 mod value_set;
 
 pub use self::model::filter_fault::FilterFault;
-pub use catalog::{PreferredVersions, ResourceProblem, TerminologyChange, pins_version, resource_faults};
+pub use catalog::{
+    ConceptModelMode, PreferredVersions, ResourceProblem, TerminologyChange, pins_version, resource_faults,
+};
 pub use code_system::{CodeSystemIndex, Subsumption};
 pub use interface::operations::{OperationMethods, OperationRow};
 pub use interface::{

@@ -16,6 +16,8 @@ mod stored_resource;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use self::append_cache::AppendCache;
 use self::change::release_key;
 pub use self::change::{ResourceProblem, TerminologyChange, pins_version, resource_faults};
@@ -38,6 +40,19 @@ use crate::value_set::{ValueSet, implicit};
 /// Maximum number of implicit value sets that are cached.
 const IMPLICIT_KEPT: usize = 1_000;
 
+/// The use of SNOMED CT's concept model in the validation of expressions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ConceptModelMode {
+    /// Expressions are not checked.
+    Off,
+    /// What the model forbids is a warning.
+    #[default]
+    Warn,
+    /// An expression that the model forbids is not valid.
+    Reject,
+}
+
 /// An immutable snapshot of the code systems, value sets and StructureDefinitions.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
@@ -53,6 +68,7 @@ pub(crate) struct Catalog {
     /// catalog has its own.
     implicit: AppendCache<ValueSet, IMPLICIT_KEPT>,
     preferred_versions: Arc<PreferredVersions>,
+    concept_model: ConceptModelMode,
     /// The catalog of the stored resources, if this one contains those of a request.
     base: Option<Arc<Self>>,
 }
@@ -68,6 +84,7 @@ impl Clone for Catalog {
             built_in: Arc::clone(&self.built_in),
             implicit: AppendCache::default(),
             preferred_versions: Arc::clone(&self.preferred_versions),
+            concept_model: self.concept_model,
             base: self.base.clone(),
         }
     }
@@ -113,6 +130,16 @@ impl Catalog {
     /// A copy of this catalog that prefers these versions.
     pub(crate) fn with_preferred_versions(&self, preferred_versions: Arc<PreferredVersions>) -> Self {
         Self { preferred_versions, ..self.clone() }
+    }
+
+    /// A copy of this catalog with another mode of the concept model.
+    pub(crate) fn with_concept_model(&self, concept_model: ConceptModelMode) -> Self {
+        Self { concept_model, ..self.clone() }
+    }
+
+    /// How expressions of SNOMED CT are checked against its concept model.
+    pub(crate) fn concept_model(&self) -> ConceptModelMode {
+        self.base.as_ref().map_or(self.concept_model, |base| base.concept_model)
     }
 
     /// A catalog that also contains the resources of a request, which take precedence. Among resources of

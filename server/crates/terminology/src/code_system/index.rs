@@ -7,17 +7,43 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::columns::{FORMAT, IndexReader};
+use super::concept_attribute::AttributeValue;
 use super::{CodeSystem, Subsumption};
+use crate::model::known_systems::SNOMED_CT;
 use crate::model::resource_json::{ContentMode, HierarchyMeaning, ResourceHeader};
+
+/// SNOMED CT's reference set of the modules on which others depend, and the module of the International
+/// Edition.
+const MODULE_DEPENDENCY: &str = "900000000000534007";
+const CORE_MODULE: &str = "900000000000207008";
 
 /// The index of one code system version. Clones share the content.
 #[derive(Debug, Clone)]
 pub struct CodeSystemIndex(pub(crate) Arc<CodeSystem>);
 
 impl From<CodeSystem> for CodeSystemIndex {
-    fn from(system: CodeSystem) -> Self {
+    fn from(mut system: CodeSystem) -> Self {
+        // Earlier versions of the program did not record it at the import.
+        if system.header.extensions.international_base.is_none() {
+            system.header.extensions.international_base = international_base(&system);
+        }
         Self(Arc::new(system))
     }
+}
+
+/// Version of the International Edition of which a release of SNOMED CT is composed, by its module dependency
+/// reference set (Release File Specification, 5.2.4.2); `None` of that edition itself.
+fn international_base(system: &CodeSystem) -> Option<String> {
+    let version = system.version.as_deref().filter(|_| system.url == SNOMED_CT)?;
+    let table = system.member_table(MODULE_DEPENDENCY)?;
+    let date = table.field("targetEffectiveTime")?;
+    let core = table.rows_of(system.find(CORE_MODULE)?).filter(|row| table.facts(*row).is_active);
+    let dates = core.filter_map(|row| match table.value(row, date)? {
+        AttributeValue::Literal(date) => Some(date),
+        AttributeValue::Concept(_) => None,
+    });
+    let base = format!("{SNOMED_CT}/{CORE_MODULE}/version/{}", dates.max()?);
+    (!version.contains(CORE_MODULE)).then_some(base)
 }
 
 impl CodeSystemIndex {

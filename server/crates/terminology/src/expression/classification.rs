@@ -4,9 +4,9 @@
 //! A concept that is sufficiently defined subsumes everything that its parents subsume and that has a group
 //! for each of its own. A group subsumes another one if each of its attributes subsumes one of the other. An
 //! attribute outside of a group is a group of its own, also for the constraints that search in groups; only
-//! relationships that a release states outside of groups stay there. If exactly one group of the focus concepts has an
-//! attribute that the attribute of the expression specializes, it takes its place there, as the rules for
-//! expressions of users say (SNOMED CT, Transforming expressions to normal forms).
+//! relationships that a release states outside of groups stay there. If exactly one group of the focus
+//! concepts has an attribute that the attribute of the expression specializes, it takes its place there, as
+//! the rules for expressions of users say (SNOMED CT, Transforming expressions to normal forms).
 
 use std::collections::HashSet;
 use std::rc::Rc;

@@ -19,6 +19,7 @@ use self::classification::Classifier;
 pub(crate) use self::classification::compare;
 pub(crate) use self::expression_system::expression_system;
 pub(crate) use self::syntax::ExpressionFault;
+use self::syntax::{Attribute, AttributeTerm, ExpressionBody};
 use crate::code_system::CodeSystem;
 use crate::model::Budget;
 use crate::model::known_systems::SNOMED_CT;
@@ -44,6 +45,40 @@ pub(crate) fn concept_normal_form(
     let classifier = Classifier::new(system, budget);
     let meaning = classifier.classify(&parser::parse(code)?.body)?;
     classifier.normal_form(&meaning, has_terms)
+}
+
+/// An attribute of an expression, at any depth.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct StatedAttribute {
+    /// Codes of the concepts that it refines.
+    pub(crate) focus: Vec<String>,
+    /// Code of the attribute.
+    pub(crate) name: String,
+    /// Codes of the concepts of its value; empty for a number, a text or a truth value.
+    pub(crate) values: Vec<String>,
+}
+
+/// The attributes that an expression states; none if the code is no expression.
+pub(crate) fn stated_attributes(code: &str) -> Vec<StatedAttribute> {
+    fn collect(body: &ExpressionBody, out: &mut Vec<StatedAttribute>) {
+        let codes = |body: &ExpressionBody| body.focus.iter().map(|one| one.code.clone()).collect();
+        for Attribute { name, value } in body.ungrouped.iter().chain(body.groups.iter().flatten()) {
+            let values = match value {
+                AttributeTerm::Concept(concept) => vec![concept.code.clone()],
+                AttributeTerm::Expression(inner) => {
+                    collect(inner, out);
+                    codes(inner)
+                }
+                AttributeTerm::Literal(_) => Vec::new(),
+            };
+            out.push(StatedAttribute { focus: codes(body), name: name.code.clone(), values });
+        }
+    }
+    let mut out = Vec::new();
+    if let Ok(expression) = parser::parse(code) {
+        collect(&expression.body, &mut out);
+    }
+    out
 }
 
 /// Returns whether a code of a system is meant as an expression, right or wrong.

@@ -79,6 +79,18 @@ impl ValidationIssue {
         Self::new(Severity::Information, IssueCode::Informational, "invalid-code", text)
     }
 
+    /// The information that an expression was not checked against the concept model.
+    pub(crate) fn concept_model_not_checked() -> Self {
+        let text = "The expression is grammatically correct and the concepts are valid, but the expression has not been checked against the SNOMED CT concept model (MRCM)";
+        Self::new(Severity::Information, IssueCode::Informational, "process-note", text.to_owned())
+    }
+
+    /// The issue for a part of an expression that the concept model forbids.
+    pub(crate) fn concept_model_fault(fault: &str, is_rejected: bool) -> Self {
+        let severity = if is_rejected { Severity::Error } else { Severity::Warning };
+        Self::new(severity, IssueCode::BusinessRule, "code-rule", fault.to_owned())
+    }
+
     /// The issue `UNKNOWN_CODE_IN_FRAGMENT`.
     pub(crate) fn unknown_code_in_fragment(code: &str, system: &str, version: Option<&str>) -> Self {
         let text = format!(

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::{expand, lookup, subsumes, translate, validate};
 use crate::catalog::overlay::{OverlayCache, SentResources};
-use crate::catalog::{Catalog, PreferredVersions, ResourceProblem, TerminologyChange};
+use crate::catalog::{Catalog, ConceptModelMode, PreferredVersions, ResourceProblem, TerminologyChange};
 use crate::code_system::CodeSystemIndex;
 use crate::interface::parameters::{CACHE_ID, TX_RESOURCE};
 use crate::interface::{OperationInput, OperationLevel, TerminologyOperation};
@@ -88,6 +88,12 @@ impl Terminology {
     pub fn prefer_versions(&self, preferred: PreferredVersions) {
         let preferred = Arc::new(preferred);
         self.catalog.rcu(|catalog| catalog.with_preferred_versions(Arc::clone(&preferred)));
+        self.overlays.drop_overlays();
+    }
+
+    /// Sets how expressions of SNOMED CT are checked against its concept model.
+    pub fn check_concept_model(&self, mode: ConceptModelMode) {
+        self.catalog.rcu(|catalog| catalog.with_concept_model(mode));
         self.overlays.drop_overlays();
     }
 

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use fhir::Parameters;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
-use trefoil_terminology::indexing::{ContentMode, HierarchyMeaning, IndexBuilder, ResourceHeader, SNOMED_CT};
+use trefoil_terminology::indexing::{
+    ContentMode, HierarchyMeaning, IndexBuilder, MemberFacts, ResourceHeader, SNOMED_CT,
+};
 use trefoil_terminology::{
-    OperationInput, OperationLevel, Terminology, TerminologyChange, TerminologyOperation,
+    ConceptModelMode, OperationInput, OperationLevel, Terminology, TerminologyChange, TerminologyOperation,
 };
 
 use crate::support::{run, run_expand, short};
@@ -401,7 +403,15 @@ const FRACTURES: &str = "
 700372006|Set of fractures|138875005||
 ";
 
+/// Rows of the reference sets of the concept model: reference set, member, then fields.
+type ModelRow<'a> = (&'a str, &'a str, Vec<(&'a str, &'a str)>);
+
 fn fractures() -> Terminology {
+    fractures_with(&[])
+}
+
+/// The terminology of fractures with rows of reference sets.
+fn fractures_with(model: &[ModelRow<'_>]) -> Terminology {
     let header = ResourceHeader {
         resource_type: "CodeSystem".to_owned(),
         url: Some(SNOMED_CT.to_owned()),
@@ -431,6 +441,11 @@ fn fractures() -> Terminology {
         if row[0] == "71620000" {
             builder.add_subset_member("700372006", own).unwrap();
         }
+    }
+    for (set, member, fields) in model {
+        let member = builder.find_concept(member).unwrap();
+        let facts = MemberFacts { is_active: true, module: "", effective_time: "20260101" };
+        builder.add_member_row(set, member, facts, fields.iter().copied()).unwrap();
     }
     let terminology = Terminology::default();
     let index = builder.finish().unwrap();
@@ -602,4 +617,109 @@ fn an_expansion_lists_expressions_that_are_listed_and_says_that_others_exist() {
     ] {
         assert_eq!(expand(filtered(&[["constraint", "=", constraint]]), None).1, is_open, "{constraint}");
     }
+}
+
+/// The rules of a small concept model: a disease has a site, which is a body structure, and a morphology.
+fn concept_model() -> Vec<ModelRow<'static>> {
+    const ALL: (&str, &str) = ("contentTypeId", "723596005");
+    const PRECOORDINATED: (&str, &str) = ("contentTypeId", "723594008");
+    const MANDATORY: (&str, &str) = ("ruleStrengthId", "723597001");
+    let domain = |attribute, of| ("723561005", attribute, vec![("domainId", of), MANDATORY, ALL]);
+    let range = |attribute, range, content| {
+        ("723562003", attribute, vec![("rangeConstraint", range), MANDATORY, content])
+    };
+    vec![
+        ("723560006", "64572001", vec![("domainConstraint", "<< 64572001 |Disease|")]),
+        ("723560006", "123037004", vec![("domainConstraint", "<< 123037004")]),
+        domain("363698007", "64572001"),
+        domain("116676008", "64572001"),
+        domain("272741003", "123037004"),
+        range("363698007", "<< 123037004", ALL),
+        // A rule for other content, and one about a concept that the edition does not have.
+        range("363698007", "<< 182353008", PRECOORDINATED),
+        range("116676008", "<< 49755003 |Morphologically abnormal structure|", ALL),
+        range("272741003", "<< 182353008", ALL),
+    ]
+}
+
+#[test]
+fn the_concept_model_forbids_attributes_and_values() {
+    const NOT_CHECKED: &str = "has not been checked against the SNOMED CT concept model";
+    let terminology = fractures_with(&concept_model());
+    let site_of_bone = "the concept model does not permit the value 7771000 |Left| for the attribute 363698007 \
+        |Finding site|";
+    let cases = [
+        ("64572001:363698007=71341001", None),
+        ("64572001:{363698007=(71341001:272741003=7771000),116676008=72704001}", None),
+        ("64572001:363698007=7771000", Some(site_of_bone)),
+        ("125605004:{363698007=(71341001:272741003=71341001)}", Some("does not permit the value 71341001")),
+        (
+            "64572001:363698007=(7771000+182353008)",
+            Some("does not permit the value 7771000 |Left| + 182353008"),
+        ),
+        (
+            "64572001:272741003=7771000",
+            Some("does not permit the attribute 272741003 |Laterality| for 64572001"),
+        ),
+        // The model has no domain for this attribute.
+        ("64572001:1142139005=#2", Some("does not permit the attribute 1142139005")),
+    ];
+    for set in [None, Some("http://snomed.info/sct?fhir_vs")] {
+        for (code, forbidden) in cases {
+            for (mode, severity) in [(ConceptModelMode::Warn, "warning"), (ConceptModelMode::Reject, "error")]
+            {
+                terminology.check_concept_model(mode);
+                let (answer, issues) = validation(&terminology, set, code);
+                let is_valid = forbidden.is_none() || mode == ConceptModelMode::Warn;
+                assert_eq!(answer.starts_with("true"), is_valid, "{mode:?} {code}: {issues}");
+                assert!(!issues.contains(NOT_CHECKED), "{code}: {issues}");
+                match forbidden {
+                    None => assert!(!issues.contains("concept model"), "{code}: {issues}"),
+                    Some(text) => {
+                        assert!(issues.contains(text) && issues.contains(severity), "{code}: {issues}");
+                    }
+                }
+            }
+            terminology.check_concept_model(ConceptModelMode::Off);
+            let (answer, issues) = validation(&terminology, set, code);
+            assert!(answer.starts_with("true") && issues.contains(NOT_CHECKED), "{code}: {issues}");
+        }
+    }
+    // A concept is not checked, and an edition without the reference sets says that an expression was not.
+    assert!(!validation(&terminology, None, "64572001").1.contains("concept model"));
+    let (answer, issues) = validation(&fractures(), None, "64572001:363698007=7771000");
+    assert!(answer.starts_with("true") && issues.contains(NOT_CHECKED), "{issues}");
+}
+
+#[test]
+fn the_base_of_an_edition_is_known_without_a_new_import() {
+    let dependency = |on, date| ("900000000000534007", on, vec![("targetEffectiveTime", date)]);
+    let described = |rows: &[ModelRow<'_>], module: &str| {
+        let header = ResourceHeader {
+            resource_type: "CodeSystem".to_owned(),
+            url: Some(SNOMED_CT.to_owned()),
+            version: Some(format!("{SNOMED_CT}/{module}/version/20260501")),
+            ..ResourceHeader::default()
+        };
+        let mut builder = IndexBuilder::new(&header).unwrap();
+        for code in ["900000000000207008", "900000000000012004"] {
+            builder.add_concept(code).unwrap();
+        }
+        for (set, member, fields) in rows {
+            let member = builder.find_concept(member).unwrap();
+            let facts = MemberFacts { is_active: true, module: "", effective_time: "" };
+            builder.add_member_row(set, member, facts, fields.iter().copied()).unwrap();
+        }
+        let description = builder.finish().unwrap().description("x");
+        description["extension"][0]["valueRelatedArtifact"]["resource"].as_str().map(str::to_owned)
+    };
+    let rows = [
+        dependency("900000000000012004", "20990101"),
+        dependency("900000000000207008", "20250701"),
+        dependency("900000000000207008", "20260101"),
+    ];
+    let base = format!("{SNOMED_CT}|{SNOMED_CT}/900000000000207008/version/20260101");
+    assert_eq!(described(&rows, "45991000052106"), Some(base));
+    assert_eq!(described(&rows, "900000000000207008"), None);
+    assert_eq!(described(&rows[..1], "45991000052106"), None);
 }

@@ -3,8 +3,10 @@
 use fhir::{Coding, Severity};
 
 use super::coding_validator::{CodingResult, CodingValidator};
+use super::concept_model::ConceptModel;
 use super::display_check::{self, DisplayVerdict};
 use super::request::CodingPath;
+use crate::catalog::ConceptModelMode;
 use crate::code_system::CodeSystem;
 use crate::grammar::{self, CodeGrammar};
 use crate::membership::members::GRAMMAR_CODE_WORDS;
@@ -124,7 +126,10 @@ impl<'v, 'a, 'r, 'q> CodingValidation<'v, 'a, 'r, 'q> {
         };
         self.check_version(system, member);
         match member.concept {
-            Some(concept) => self.report_concept(system, concept, member),
+            Some(concept) => {
+                self.report_concept(system, concept, member);
+                self.check_concept_model(system)?;
+            }
             None => {
                 let version = system.version.as_deref();
                 self.report_at("code", ValidationIssue::unknown_code_in_fragment(self.code(), url, version));
@@ -160,6 +165,29 @@ impl<'v, 'a, 'r, 'q> CodingValidation<'v, 'a, 'r, 'q> {
             let set = member.set.canonical();
             self.report_at("code", ValidationIssue::deprecated_in_value_set(code, &system.url, &set));
         }
+    }
+
+    /// Reports what SNOMED CT's concept model forbids in an expression.
+    fn check_concept_model(&mut self, system: &CodeSystem) -> Result<(), TxError> {
+        if !system.is_excerpt() {
+            return Ok(());
+        }
+        let CodingValidator { catalog, budget, .. } = *self.validator;
+        let mode = catalog.concept_model();
+        let whole = catalog.code_system(&system.url, system.version.as_deref());
+        let whole =
+            whole.filter(|_| mode != ConceptModelMode::Off).map(|stored| stored.get(budget)).transpose()?;
+        match whole.and_then(|whole| ConceptModel::of(whole, budget)) {
+            None => self.report_at("code", ValidationIssue::concept_model_not_checked()),
+            Some(model) => {
+                for fault in model.faults(self.code())? {
+                    let is_rejected = mode == ConceptModelMode::Reject;
+                    self.result.in_set &= !is_rejected;
+                    self.report_at("code", ValidationIssue::concept_model_fault(&fault, is_rejected));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn check_version(&mut self, system: &CodeSystem, member: &CodeMatch<'a>) {
@@ -293,6 +321,7 @@ impl<'v, 'a, 'r, 'q> CodingValidation<'v, 'a, 'r, 'q> {
                 let member = validator.system_match(system, Some(concept));
                 self.check_display(&member)?;
                 self.report_states(system, &member);
+                self.check_concept_model(system)?;
             }
             None if system.content == ContentMode::Complete => {
                 let version = system.version.as_deref();

@@ -7,6 +7,7 @@ pub(crate) mod batch;
 mod code_system;
 mod coding_validation;
 mod coding_validator;
+mod concept_model;
 mod display_check;
 mod location_rule;
 mod request;
