@@ -46,7 +46,7 @@ const IMPLICIT_KEPT: usize = 1_000;
 pub enum ConceptModelMode {
     /// Expressions are not checked.
     Off,
-    /// What the model forbids is a warning.
+    /// A part that the model forbids is a warning.
     #[default]
     Warn,
     /// An expression that the model forbids is not valid.
@@ -137,7 +137,7 @@ impl Catalog {
         Self { concept_model, ..self.clone() }
     }
 
-    /// How expressions of SNOMED CT are checked against its concept model.
+    /// The use of SNOMED CT's concept model in the validation of expressions.
     pub(crate) fn concept_model(&self) -> ConceptModelMode {
         self.base.as_ref().map_or(self.concept_model, |base| base.concept_model)
     }

@@ -24,7 +24,8 @@ pub(super) struct ExpandRequest<'a> {
     pub(super) count: Option<usize>,
     pub(super) is_paged: bool,
     pub(super) active_only: bool,
-    pub(super) exclude_nested: bool,
+    /// Without it, codes of SNOMED CT are flat: a concept has many parents.
+    pub(super) exclude_nested: Option<bool>,
     pub(super) exclude_not_for_ui: bool,
     pub(super) exclude_post_coordinated: bool,
     pub(super) with_designations: bool,
@@ -80,7 +81,7 @@ impl<'a> ExpandRequest<'a> {
             count,
             is_paged: offset.is_some() || count.is_some(),
             active_only: input.flag(ACTIVE_ONLY)?,
-            exclude_nested: input.flag(EXCLUDE_NESTED)?,
+            exclude_nested: input.boolean(EXCLUDE_NESTED)?,
             exclude_post_coordinated: input.flag(EXCLUDE_POST_COORDINATED)?,
             exclude_not_for_ui: input.flag(EXCLUDE_NOT_FOR_UI)?,
             with_designations: input.flag(INCLUDE_DESIGNATIONS)? || !designations.is_empty(),

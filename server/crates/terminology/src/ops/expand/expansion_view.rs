@@ -13,6 +13,7 @@ use crate::code_system::CodeSystem;
 use crate::membership::member_part::{MemberCode, MemberPart};
 use crate::membership::members::ValueSetMembers;
 use crate::model::concept_extensions::{REPEATED, RepeatedAs, RepeatedExtension};
+use crate::model::known_systems::SNOMED_CT;
 use crate::model::language::LanguageRanges;
 use crate::model::{Budget, TxError, canonical};
 use crate::ops::concept_texts::{self, LoadedSupplement, TextWithUse};
@@ -114,7 +115,7 @@ impl<'a> ExpansionView<'a, '_> {
             left -= rows.len();
             let plain = !self.request.is_paged
                 && !part.is_imported
-                && !self.request.exclude_nested
+                && !self.request.exclude_nested.unwrap_or(part.url == SNOMED_CT)
                 && !members.excluded
                 && part.listed.is_none();
             match part.system.filter(|system| plain && system.cycle().is_none()) {

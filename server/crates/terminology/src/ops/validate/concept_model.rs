@@ -54,7 +54,7 @@ impl<'a> ConceptModel<'a> {
         has_rules.then_some(model)
     }
 
-    /// What the model forbids in an expression, each as a sentence.
+    /// The parts of an expression that the model forbids, each as a sentence.
     ///
     /// # Errors
     /// [`Unprocessable`] if the budget is spent.
@@ -111,7 +111,7 @@ impl<'a> ConceptModel<'a> {
         Ok(verdict)
     }
 
-    /// Whether an attribute may have a value: one of the concepts of the value is in a range of the attribute.
+    /// Whether an attribute may have a value: one of its concepts is in a range of the attribute.
     fn value_verdict(&self, attribute: u32, value: &[String]) -> Result<RuleVerdict, Unprocessable> {
         let rules = self.rules(&self.attribute_ranges, attribute)?;
         let mut verdict = if rules.is_empty() { RuleVerdict::Undecided } else { RuleVerdict::Forbidden };
