@@ -21,8 +21,8 @@ struct SubtagRecord {
     prefix: Vec<String>,
 }
 
-/// The table of subtags: kind, subtag or tag, name, `deprecated` or nothing, the preferred value, and for an
-/// extended language the language that precedes it.
+/// The table of subtags: kind, subtag or tag, names that are separated by `|`, `deprecated` or nothing, the
+/// preferred value, and for an extended language the language that precedes it.
 pub(super) fn subtags() -> Result<String> {
     let read =
         |name: &str| std::fs::read_to_string(npm_file(&format!("language-subtag-registry/data/json/{name}")));
@@ -37,11 +37,12 @@ pub(super) fn subtags() -> Result<String> {
         if subtag.contains("..") || record.kind == "redundant" {
             continue;
         }
-        let name = record.description.first().context("a record has no description")?;
+        anyhow::ensure!(!record.description.is_empty(), "a record has no description");
+        let names = record.description.join("|");
         let deprecated = if record.deprecated.is_some() { "deprecated" } else { "" };
         let preferred = record.preferred.filter(|preferred| *preferred != subtag).unwrap_or_default();
         let prefix = if record.kind == "extlang" { record.prefix.join(" ") } else { String::new() };
-        let row = [&record.kind, &subtag, name, deprecated, &preferred, &prefix].join("\t");
+        let row = [&record.kind, &subtag, &names, deprecated, &preferred, &prefix].join("\t");
         rows.push(row.trim_end_matches('\t').to_owned());
     }
     rows.sort_unstable();

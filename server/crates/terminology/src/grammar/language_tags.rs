@@ -20,9 +20,13 @@ pub(crate) const PROPERTIES: &[&str] = &[
     "preferred-value",
 ];
 
+/// Maximum number of displays of a tag, of which each subtag can have several names.
+const MOST_DISPLAYS: usize = 24;
+
 /// A registered subtag, or a registered tag from before RFC 4646.
 struct RegisteredSubtag {
-    name: &'static str,
+    /// Its descriptions, separated by `|`.
+    names: &'static str,
     is_deprecated: bool,
     /// The subtag or tag that the registry prefers.
     preferred: Option<&'static str>,
@@ -35,8 +39,14 @@ struct SubtagRegistry {
     subtags: HashMap<(&'static str, String), RegisteredSubtag>,
     /// Two-letter codes of languages by their three-letter codes.
     long: HashMap<&'static str, &'static str>,
-    /// Names of countries in ISO 3166-1, which are more complete than those of the registry.
+    /// Names of countries in ISO 3166-1, which are more formal than those of the registry.
     countries: HashMap<&'static str, &'static str>,
+}
+
+impl RegisteredSubtag {
+    fn names(&self) -> Vec<&'static str> {
+        self.names.split('|').collect()
+    }
 }
 
 impl SubtagRegistry {
@@ -49,7 +59,7 @@ static REGISTRY: LazyLock<SubtagRegistry> = LazyLock::new(|| {
     let subtag = |row: Vec<&'static str>| {
         let column = |at: usize| row.get(at).copied().unwrap_or_default();
         let registered = RegisteredSubtag {
-            name: column(2),
+            names: column(2),
             is_deprecated: column(3) == "deprecated",
             preferred: Some(column(4)).filter(|preferred| !preferred.is_empty()),
             prefix: column(5),
@@ -66,7 +76,7 @@ static REGISTRY: LazyLock<SubtagRegistry> = LazyLock::new(|| {
 
 pub(super) fn parse_language_tag(code: &str) -> Result<ParsedCode, String> {
     if let Some(registered) = REGISTRY.find("grandfathered", code) {
-        let mut tag = LanguageTag { name: registered.name.to_owned(), ..LanguageTag::default() };
+        let mut tag = LanguageTag { names: owned(registered.names()), ..LanguageTag::default() };
         tag.add_remarks(registered);
         let parsed = tag.into_parsed_code();
         return Ok(ParsedCode { code: grandfathered_spelling(code), ..parsed });
@@ -114,14 +124,20 @@ fn grandfathered_spelling(code: &str) -> String {
     code.split('-').enumerate().map(spell).collect::<Vec<_>>().join("-")
 }
 
+fn owned(names: Vec<&str>) -> Vec<String> {
+    names.into_iter().map(str::to_owned).collect()
+}
+
 /// A language tag that is being parsed.
 #[derive(Default)]
 struct LanguageTag {
     parts: Vec<(&'static str, String)>,
     /// Properties of subtags that are deprecated.
     remarks: Vec<(&'static str, String)>,
-    name: String,
-    details: Vec<&'static str>,
+    /// Names of the language; the first one is preferred.
+    names: Vec<String>,
+    /// Names of each other subtag that has one.
+    details: Vec<Vec<&'static str>>,
 }
 
 impl LanguageTag {
@@ -149,10 +165,10 @@ impl LanguageTag {
         let is_private = part.len() == 3 && ("qaa"..="qtz").contains(&part);
         match REGISTRY.find("language", part) {
             Some(registered) => {
-                self.name = registered.name.to_owned();
+                self.names = owned(registered.names());
                 self.add_remarks(registered);
             }
-            None if is_private => self.name = format!("Private use ({part})"),
+            None if is_private => self.names = vec![format!("Private use ({part})")],
             None => return Err(format!("'{part}' is not a registered language")),
         }
         self.add_part("language", part.to_owned());
@@ -175,14 +191,14 @@ impl LanguageTag {
             let Some(registered) = registered else {
                 return Err(format!("'{part}' is not a registered extension of the language '{language}'"));
             };
-            self.details.push(registered.name);
+            self.details.push(registered.names());
             self.add_remarks(registered);
             self.add_part("extlang", part.to_owned());
         }
         if let Some(part) = parts.next_if(|part| part.len() == 4 && letters(part)) {
             let script = format!("{}{}", part[..1].to_ascii_uppercase(), &part[1..]);
             match REGISTRY.find("script", part) {
-                Some(registered) => self.details.push(registered.name),
+                Some(registered) => self.details.push(registered.names()),
                 None if ("qaaa"..="qabx").contains(&part) => {}
                 None => return Err(format!("'{part}' is not a registered script")),
             }
@@ -197,8 +213,9 @@ impl LanguageTag {
                     && (("QM"..="QZ").contains(&&*region) || ("XA"..="XZ").contains(&&*region)));
             match REGISTRY.find("region", part) {
                 Some(registered) => {
-                    let country = REGISTRY.countries.get(region.as_str());
-                    self.details.push(country.copied().unwrap_or(registered.name));
+                    let mut names = registered.names();
+                    names.extend(REGISTRY.countries.get(region.as_str()));
+                    self.details.push(names);
                     self.add_remarks(registered);
                 }
                 None if is_private => {}
@@ -225,13 +242,28 @@ impl LanguageTag {
 
     fn into_parsed_code(self) -> ParsedCode {
         let code: Vec<_> = self.parts.iter().map(|(_, text)| text.as_str()).collect();
-        let display = match self.details.as_slice() {
-            [] => self.name,
-            details => format!("{} ({})", self.name, details.join(", ")),
-        };
+        let details = self.details.iter().fold(vec![String::new()], |before, names| {
+            let joined = |before: &String| {
+                let comma = if before.is_empty() { "" } else { ", " };
+                names.iter().map(move |name| format!("{before}{comma}{name}")).collect::<Vec<_>>()
+            };
+            before.iter().flat_map(joined).take(MOST_DISPLAYS).collect()
+        });
+        let displays = self.names.iter().flat_map(|name| {
+            details.iter().map(move |details| match details.is_empty() {
+                true => name.clone(),
+                false => format!("{name} ({details})"),
+            })
+        });
+        let mut displays = displays.take(MOST_DISPLAYS);
+        let display = displays.next();
+        let mut other_displays: Vec<String> =
+            displays.filter(|other| Some(other) != display.as_ref()).collect();
+        other_displays.dedup();
         ParsedCode {
             code: code.join("-"),
-            display: Some(display).filter(|display| !display.is_empty()),
+            display,
+            other_displays,
             properties: self.parts.into_iter().chain(self.remarks).collect(),
         }
     }
@@ -276,9 +308,9 @@ mod tests {
     fn valid_tags_are_normalized() {
         for (given, code, display) in [
             ("en", "en", "English"),
-            ("EN-us", "en-US", "English (United States of America)"),
-            ("zh-hant-tw", "zh-Hant-TW", "Chinese (Han, Taiwan, Province of China)"),
-            ("zh-yue-HK", "zh-yue-HK", "Chinese (Cantonese, Hong Kong)"),
+            ("EN-us", "en-US", "English (United States)"),
+            ("zh-hant-tw", "zh-Hant-TW", "Chinese (Han (Traditional variant), Taiwan, Province of China)"),
+            ("zh-yue-HK", "zh-yue-HK", "Chinese (Yue Chinese, Hong Kong)"),
             ("es-419", "es-419", "Spanish (Latin America and the Caribbean)"),
             ("de-CH-1996", "de-CH-1996", "German (Switzerland)"),
             ("sl-rozaj-biske", "sl-rozaj-biske", "Slovenian"),
@@ -287,16 +319,14 @@ mod tests {
             ("x-whatever-1", "x-whatever-1", ""),
             ("I-KLINGON", "i-klingon", "Klingon"),
             ("gsw", "gsw", "Swiss German"),
-            ("arz-EG", "arz-EG", "Egyptian Arabic"),
+            ("arz-EG", "arz-EG", "Egyptian Arabic (Egypt)"),
             ("en-XK", "en-XK", "English"),
             ("qaa-Qaaa-QM", "qaa-Qaaa-QM", "Private use (qaa)"),
             ("haw", "haw", "Hawaiian"),
         ] {
             let word = parse_language_tag(given).unwrap_or_else(|why| panic!("{given}: {why}"));
             assert_eq!(word.code, code);
-            // The names of countries come from the ISO table, so only the part before them is compared.
-            let begin = display.split(" (").next().unwrap();
-            assert!(word.display.unwrap_or_default().starts_with(begin), "{given}");
+            assert_eq!(word.display.unwrap_or_default(), display, "{given}");
         }
     }
 

@@ -49,6 +49,11 @@ pub(crate) fn rejection_reason(url: &str, code: &str) -> Option<String> {
     CodeGrammar::for_system(url)?.parse_code(code).err()
 }
 
+/// Says where a code of a system does not follow its grammar, although it is accepted.
+pub(crate) fn remark(url: &str, code: &str) -> Option<String> {
+    if url == UCUM { units::remark(code) } else { None }
+}
+
 /// The value that a filter of a value set compares with, if it is not the literal one. UCUM's `canonical`
 /// accepts any expression that is comparable to the unit (FHIR R4, Using UCUM with FHIR).
 ///

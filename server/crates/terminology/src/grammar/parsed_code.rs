@@ -6,6 +6,8 @@ pub(crate) struct ParsedCode {
     /// Code in the spelling that the standard prefers.
     pub(crate) code: String,
     pub(crate) display: Option<String>,
+    /// Other right displays.
+    pub(crate) other_displays: Vec<String>,
     pub(crate) properties: Vec<(&'static str, String)>,
 }
 

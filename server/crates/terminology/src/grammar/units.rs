@@ -4,6 +4,10 @@
 //! can filter by it: `mm[Hg]` is `g.m-1.s-2`. An arbitrary unit is its own base unit. The property `property`
 //! is the quantity that a base unit measures; all units that are comparable to the base unit have it (FHIR
 //! R4, Using UCUM with FHIR).
+//!
+//! The display is composed of UCUM's names: `milligram per deciliter`. UCUM has no official displays, so that
+//! any display of a unit is right. Blanks in an annotation and an annotation after a parenthesis, as the
+//! value set of common units of FHIR R4 has them, are not in the grammar, and accepted with a remark.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{LazyLock, OnceLock};
@@ -19,6 +23,7 @@ const DEPTH: usize = 32;
 /// An atom of the table. A metric atom takes prefixes. A special one (degrees Celsius, logarithms) has its
 /// own scale and takes no exponent.
 struct UnitAtom {
+    name: &'static str,
     metric: bool,
     special: bool,
     definition: UnitDefinition,
@@ -40,27 +45,31 @@ type UnitDimension = BTreeMap<String, i32>;
 /// The atoms and prefixes of UCUM.
 struct UnitTable {
     atoms: HashMap<&'static str, UnitAtom>,
-    /// The longest first: `da` precedes `d`.
-    prefixes: Vec<&'static str>,
+    /// Codes and names, the longest code first: `da` precedes `d`.
+    prefixes: Vec<[&'static str; 2]>,
 }
 
 static TABLE: LazyLock<UnitTable> = LazyLock::new(|| {
     let mut table = UnitTable { atoms: HashMap::new(), prefixes: Vec::new() };
     for row in table_rows(include_str!("../../data/units.tsv")) {
-        let (code, flags, definition) = match row[..] {
-            ["prefix", prefix] => {
-                table.prefixes.push(prefix);
+        let (code, flags, definition, name) = match row[..] {
+            ["prefix", code, name] => {
+                table.prefixes.push([code, name]);
                 continue;
             }
-            ["base", code, property] => (code, "m", UnitDefinition::Base(property)),
-            ["unit", code, flags, _] if flags.contains('a') => (code, flags, UnitDefinition::Arbitrary),
-            ["unit", code, flags, definition] => (code, flags, UnitDefinition::Derived(definition)),
+            ["base", code, property, name] => (code, "m", UnitDefinition::Base(property), name),
+            ["unit", code, flags, _, name] if flags.contains('a') => {
+                (code, flags, UnitDefinition::Arbitrary, name)
+            }
+            ["unit", code, flags, definition, name] => {
+                (code, flags, UnitDefinition::Derived(definition), name)
+            }
             _ => unreachable!("the table has three kinds of rows"),
         };
         let [metric, special] = ['m', 's'].map(|flag| flags.contains(flag));
-        table.atoms.insert(code, UnitAtom { metric, special, definition, dimension: OnceLock::new() });
+        table.atoms.insert(code, UnitAtom { name, metric, special, definition, dimension: OnceLock::new() });
     }
-    table.prefixes.sort_by_key(|prefix| std::cmp::Reverse(prefix.len()));
+    table.prefixes.sort_by_key(|[code, _]| std::cmp::Reverse(code.len()));
     table
 });
 
@@ -72,48 +81,68 @@ impl UnitAtom {
                 UnitDimension::from([(code.to_owned(), 1)])
             }
             UnitDefinition::Derived(definition) => {
-                parse_dimension(definition).expect("a definition of the table is a unit")
+                parse(definition).expect("a definition of the table is a unit").dimension
             }
         })
     }
 }
 
 pub(super) fn parse_unit(code: &str) -> Result<ParsedCode, String> {
-    let canonical = canonical(code)?;
+    let unit = parse(code)?;
+    let canonical = canonical_of(&unit.dimension);
     let measured = TABLE.atoms.get(&*canonical).and_then(|atom| match atom.definition {
         UnitDefinition::Base(property) => Some(("property", property.to_owned())),
         _ => None,
     });
     let properties = std::iter::once((CANONICAL, canonical)).chain(measured).collect();
-    Ok(ParsedCode { code: code.to_owned(), display: None, properties })
+    Ok(ParsedCode { code: code.to_owned(), display: Some(unit.name), other_displays: Vec::new(), properties })
 }
 
 /// The dimension of a unit, which all comparable units share.
 pub(super) fn canonical(code: &str) -> Result<String, String> {
-    let dimension = parse_dimension(code)?;
+    Ok(canonical_of(&parse(code)?.dimension))
+}
+
+/// Says where a unit does not follow the grammar, although it is accepted.
+pub(super) fn remark(code: &str) -> Option<String> {
+    parse(code).ok()?.remark
+}
+
+fn canonical_of(dimension: &UnitDimension) -> String {
     let factor = |(base, exponent): (&String, &i32)| match exponent {
         1 => base.clone(),
         other => format!("{base}{other}"),
     };
     let factors: Vec<_> = dimension.iter().map(factor).collect();
-    Ok(if factors.is_empty() { "1".to_owned() } else { factors.join(".") })
+    if factors.is_empty() { "1".to_owned() } else { factors.join(".") }
 }
 
-fn parse_dimension(code: &str) -> Result<UnitDimension, String> {
+/// A unit, or a part of one.
+#[derive(Debug, Default)]
+struct ParsedUnit {
+    dimension: UnitDimension,
+    name: String,
+    /// The code of a special unit: one with a scale of its own.
+    special: Option<String>,
+    remark: Option<String>,
+}
+
+fn parse(code: &str) -> Result<ParsedUnit, String> {
     if code.is_empty() {
         return Err("it is empty".to_owned());
     }
-    let mut reader = UnitParser { rest: code, depth: 0 };
-    let dimension = reader.parse_term()?;
+    let mut reader = UnitParser { rest: code, depth: 0, remark: None };
+    let unit = reader.parse_term()?;
     if !reader.rest.is_empty() {
         return Err(format!("'{}' is not allowed here", reader.rest));
     }
-    Ok(dimension)
+    Ok(ParsedUnit { remark: reader.remark, ..unit })
 }
 
 struct UnitParser<'a> {
     rest: &'a str,
     depth: usize,
+    remark: Option<String>,
 }
 
 impl<'a> UnitParser<'a> {
@@ -128,52 +157,74 @@ impl<'a> UnitParser<'a> {
     }
 
     /// Parses a term that may begin with `/`.
-    fn parse_term(&mut self) -> Result<UnitDimension, String> {
-        let inverse = self.consume('/');
-        let mut out = UnitDimension::new();
-        multiply(&mut out, self.parse_component()?, if inverse { -1 } else { 1 })?;
+    fn parse_term(&mut self) -> Result<ParsedUnit, String> {
+        let mut out = ParsedUnit::default();
+        let mut sign = if self.consume('/') { -1 } else { 1 };
+        let mut is_product = sign == -1;
         loop {
-            let sign = match self.rest.chars().next() {
+            let factor = self.parse_component()?;
+            multiply(&mut out.dimension, factor.dimension, sign)?;
+            let between = match (out.name.as_str(), sign) {
+                ("", 1) => "",
+                ("", _) => "per ",
+                (_, 1) => " ",
+                _ => " per ",
+            };
+            out.name = format!("{}{between}{}", out.name, factor.name);
+            out.special = out.special.or(factor.special);
+            sign = match self.rest.chars().next() {
                 Some('.') => 1,
                 Some('/') => -1,
-                _ => return Ok(out),
+                _ => break,
             };
+            is_product = true;
             self.rest = &self.rest[1..];
-            multiply(&mut out, self.parse_component()?, sign)?;
+        }
+        match &out.special {
+            Some(special) if is_product => {
+                Err(format!("'{special}' has a scale of its own, and is no factor of another unit"))
+            }
+            _ => Ok(out),
         }
     }
 
     /// Parses a unit with exponent and annotation, a number, an annotation, or a term in parentheses.
-    fn parse_component(&mut self) -> Result<UnitDimension, String> {
+    fn parse_component(&mut self) -> Result<ParsedUnit, String> {
         if self.consume('(') {
             self.depth += 1;
             if self.depth > DEPTH {
                 return Err(format!("parentheses are nested deeper than {DEPTH}"));
             }
-            let inner = self.parse_term()?;
+            let mut inner = self.parse_term()?;
             if !self.consume(')') {
                 return Err("a parenthesis is not closed".to_owned());
             }
             self.depth -= 1;
+            if inner.name.contains(" per ") {
+                inner.name = format!("({})", inner.name);
+            }
+            if let Some(annotation) = self.take_annotation()? {
+                inner.name = format!("{} {annotation}", inner.name);
+                self.remark = Some("UCUM has no annotation after a parenthesis".to_owned());
+            }
             return Ok(inner);
         }
-        if self.rest.starts_with('{') {
-            self.skip_annotation()?;
-            return Ok(UnitDimension::new());
+        if let Some(annotation) = self.take_annotation()? {
+            return Ok(ParsedUnit { name: annotation.to_owned(), ..ParsedUnit::default() });
         }
         let symbol = self.next_symbol()?;
-        let dimension = if symbol.bytes().all(|b| b.is_ascii_digit()) {
+        let mut unit = if symbol.bytes().all(|b| b.is_ascii_digit()) {
             if symbol.bytes().all(|b| b == b'0') {
                 return Err("a factor must not be zero".to_owned());
             }
-            UnitDimension::new()
+            ParsedUnit { name: symbol.to_owned(), ..ParsedUnit::default() }
         } else {
             parse_symbol(symbol)?
         };
-        if self.rest.starts_with('{') {
-            self.skip_annotation()?;
+        if let Some(annotation) = self.take_annotation()? {
+            unit.name = format!("{} {annotation}", unit.name);
         }
-        Ok(dimension)
+        Ok(unit)
     }
 
     /// Returns everything up to the next operator outside of brackets.
@@ -195,49 +246,79 @@ impl<'a> UnitParser<'a> {
         Ok(symbol)
     }
 
-    fn skip_annotation(&mut self) -> Result<(), String> {
+    fn take_annotation(&mut self) -> Result<Option<&'a str>, String> {
+        if !self.rest.starts_with('{') {
+            return Ok(None);
+        }
         let Some(end) = self.rest.find('}') else { return Err("an annotation is not closed".to_owned()) };
         let text = &self.rest[1..end];
-        if text.contains('{') || !text.bytes().all(|b| matches!(b, b'!'..=b'~')) {
+        if text.contains('{') || !text.bytes().all(|b| matches!(b, b' '..=b'~')) {
             return Err(format!(
                 "'{text}' is not an annotation: only visible ASCII without braces is allowed"
             ));
         }
+        if text.contains(' ') {
+            self.remark = Some(format!("UCUM has no blanks in annotations such as '{text}'"));
+        }
         self.rest = &self.rest[end + 1..];
-        Ok(())
+        Ok(Some(text))
     }
 }
 
 /// Parses a unit with an optional exponent.
-fn parse_symbol(symbol: &str) -> Result<UnitDimension, String> {
+fn parse_symbol(symbol: &str) -> Result<ParsedUnit, String> {
     // Some atoms end in digits, so the whole symbol is tried first.
-    if let Some(symbol_atom) = find_atom(symbol) {
-        return Ok(symbol_atom.atom.dimension(symbol_atom.code).clone());
+    if let Some(FoundAtom { code, atom, prefix }) = find_atom(symbol) {
+        return Ok(ParsedUnit {
+            dimension: atom.dimension(code).clone(),
+            name: if POWERS_OF_TEN.contains(&code) {
+                "10".to_owned()
+            } else {
+                format!("{prefix}{}", atom.name)
+            },
+            special: atom.special.then(|| symbol.to_owned()),
+            remark: None,
+        });
     }
     let unknown = || format!("'{symbol}' is not a unit");
     let name = symbol.trim_end_matches(|c: char| c.is_ascii_digit());
     let name = if name.len() < symbol.len() { name.strip_suffix(['+', '-']).unwrap_or(name) } else { name };
     let exponent: i32 = symbol[name.len()..].parse().map_err(|_| unknown())?;
-    let symbol_atom = find_atom(name).ok_or_else(unknown)?;
-    if symbol_atom.atom.special {
+    let FoundAtom { code, atom, prefix } = find_atom(name).ok_or_else(unknown)?;
+    if atom.special {
         return Err(format!("'{name}' takes no exponent"));
     }
-    let mut out = UnitDimension::new();
-    multiply(&mut out, symbol_atom.atom.dimension(symbol_atom.code).clone(), exponent)?;
-    Ok(out)
+    let mut dimension = UnitDimension::new();
+    multiply(&mut dimension, atom.dimension(code).clone(), exponent)?;
+    let name = match (exponent, atom.name) {
+        _ if POWERS_OF_TEN.contains(&code) => format!("10^{exponent}"),
+        (1, name) => format!("{prefix}{name}"),
+        (2, name) => format!("square {prefix}{name}"),
+        (3, name) => format!("cubic {prefix}{name}"),
+        (_, name) => format!("{prefix}{name} to the power of {exponent}"),
+    };
+    Ok(ParsedUnit { dimension, name, ..ParsedUnit::default() })
 }
+
+/// The atoms of powers of ten.
+const POWERS_OF_TEN: [&str; 2] = ["10*", "10^"];
 
 /// An atom without its prefix.
 struct FoundAtom {
     code: &'static str,
     atom: &'static UnitAtom,
+    /// Name of the prefix, if there is one.
+    prefix: &'static str,
 }
 
 /// The atom of a symbol, which begins with a prefix if the atom is metric.
 fn find_atom(symbol: &str) -> Option<FoundAtom> {
-    let find = |code: &str| TABLE.atoms.get_key_value(code).map(|(code, atom)| FoundAtom { code, atom });
-    find(symbol).or_else(|| {
-        let mut atoms = TABLE.prefixes.iter().filter_map(|prefix| find(symbol.strip_prefix(prefix)?));
+    let find = |code: &str, prefix: &'static str| {
+        TABLE.atoms.get_key_value(code).map(|(code, atom)| FoundAtom { code, atom, prefix })
+    };
+    find(symbol, "").or_else(|| {
+        let mut atoms =
+            TABLE.prefixes.iter().filter_map(|[code, name]| find(symbol.strip_prefix(code)?, name));
         atoms.find(|found| found.atom.metric)
     })
 }
@@ -313,6 +394,44 @@ mod tests {
     }
 
     #[test]
+    fn units_have_displays() {
+        for (code, display) in [
+            ("mg/dL", "milligram per deciliter"),
+            ("kg.m/s2", "kilogram meter per square second"),
+            ("/min", "per minute"),
+            ("{beats}/min", "beats per minute"),
+            ("umol{creatinine}/L", "micromole creatinine per liter"),
+            ("10*3/uL", "10^3 per microliter"),
+            ("ug/(24.h)", "microgram per 24 hour"),
+            ("mL/(min/m3)", "milliliter per (minute per cubic meter)"),
+            ("[degF]", "degree Fahrenheit"),
+            ("s-2", "second to the power of -2"),
+            ("%", "percent"),
+            ("1", "1"),
+        ] {
+            assert_eq!(parse_unit(code).unwrap().display.as_deref(), Some(display), "{code}");
+        }
+    }
+
+    #[test]
+    fn common_units_that_break_the_grammar_are_accepted_with_a_remark() {
+        for (code, expected) in [
+            ("{2 or 3 times}/d", Some("blanks in annotations such as '2 or 3 times'")),
+            ("U/(10.g){feces}", Some("no annotation after a parenthesis")),
+            ("U{25Cel}/L", None),
+            ("Cel", None),
+            ("mg/dL", None),
+        ] {
+            let remark = remark(code);
+            match expected {
+                Some(part) => assert!(remark.is_some_and(|text| text.contains(part)), "{code}"),
+                None => assert_eq!(remark, None, "{code}"),
+            }
+            assert!(parse_unit(code).is_ok(), "{code}");
+        }
+    }
+
+    #[test]
     fn each_definition_is_a_unit() {
         assert_eq!((TABLE.atoms.len(), TABLE.prefixes.len()), (312, 24));
         for (code, atom) in &TABLE.atoms {
@@ -335,9 +454,12 @@ mod tests {
             ("m)", "is not allowed here"),
             ("m{x", "not closed"),
             ("m{ä}", "is not an annotation"),
-            ("m{a b}", "is not an annotation"),
             ("m{x}{y}", "is not allowed here"),
             ("Cel2", "takes no exponent"),
+            ("Cel/h", "'Cel' has a scale of its own"),
+            ("dB/m", "'dB' has a scale of its own"),
+            ("/mCel", "no factor of another unit"),
+            ("m.(Cel)", "no factor of another unit"),
             ("k[in_i]", "is not a unit"),
             ("kkg", "is not a unit"),
             ("0", "zero"),

@@ -25,6 +25,8 @@ pub(crate) const DESCRIPTION_ID: &str = "http://hl7.org/fhir/StructureDefinition
 const RELATED_ARTIFACT: &str = "http://hl7.org/fhir/StructureDefinition/artifact-relatedArtifact";
 /// Extension that marks a supplement as a language pack for general use.
 const LANGUAGE_PACK: &str = "http://hl7.org/fhir/StructureDefinition/codesystem-globalLangPack";
+/// Extension with the type of a supplement; `lang-pack` is a language pack, too.
+const SUPPLEMENT_TYPE: &str = "http://hl7.org/fhir/StructureDefinition/codesystem-supplement-type";
 /// Extension with a supplement that a value set requires.
 const SUPPLEMENT: &str = "http://hl7.org/fhir/StructureDefinition/valueset-supplement";
 /// Extension that marks a code of a value set as deprecated.
@@ -103,7 +105,10 @@ impl HeaderExtensions {
 mod header_extensions {
     use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
 
-    use super::{HeaderExtensions, LANGUAGE_PACK, NamedValue, RELATED_ARTIFACT, extension, standards_status};
+    use super::{
+        HeaderExtensions, LANGUAGE_PACK, NamedValue, RELATED_ARTIFACT, SUPPLEMENT_TYPE, extension,
+        standards_status,
+    };
     use crate::model::canonical;
     use crate::model::known_systems::SNOMED_CT;
 
@@ -113,7 +118,8 @@ mod header_extensions {
         let list = Vec::<NamedValue<'de>>::deserialize(deserializer)?;
         Ok(HeaderExtensions {
             standards_status: standards_status(&list).map(String::from),
-            is_language_pack: extension(&list, LANGUAGE_PACK) == Some("true"),
+            is_language_pack: extension(&list, LANGUAGE_PACK) == Some("true")
+                || extension(&list, SUPPLEMENT_TYPE) == Some("lang-pack"),
             international_base: extension(&list, RELATED_ARTIFACT)
                 .map(canonical::split)
                 .and_then(|(url, version)| version.filter(|_| url == SNOMED_CT))

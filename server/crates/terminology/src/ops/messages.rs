@@ -79,6 +79,12 @@ impl ValidationIssue {
         Self::new(Severity::Information, IssueCode::Informational, "invalid-code", text)
     }
 
+    /// The warning that a code does not follow the grammar of its system, although it is accepted.
+    pub(crate) fn grammar_remark(code: &str, remark: &str) -> Self {
+        let text = format!("The code '{code}' is accepted, but does not follow the grammar: {remark}");
+        Self::new(Severity::Warning, IssueCode::BusinessRule, "code-rule", text)
+    }
+
     /// The information that an expression was not checked against the concept model.
     pub(crate) fn concept_model_not_checked() -> Self {
         let text = "The expression is grammatically correct and the concepts are valid, but the expression has not been checked against the SNOMED CT concept model (MRCM)";

@@ -22,6 +22,6 @@ fn more_codes_than_the_cache_holds_are_looked_up() {
             OperationInput::from_query(&query),
         )
         .unwrap();
-        assert_eq!(answer.text("display"), Some(format!("{{{n}}}").as_str()));
+        assert_eq!(answer.text("code"), Some(format!("{{{n}}}").as_str()));
     }
 }

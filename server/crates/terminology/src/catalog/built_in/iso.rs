@@ -1,5 +1,5 @@
 //! ISO 3166-1 countries (alpha-2, alpha-3, numeric) with the former ones of ISO 3166-3, ISO 3166-2
-//! subdivisions, and ISO 4217 currencies.
+//! subdivisions, and ISO 4217 currencies with the former ones.
 
 use std::collections::HashSet;
 
@@ -82,10 +82,22 @@ pub(super) fn subdivisions() -> StoredResource<CodeSystem> {
     resource(ISO_3166_2, "ISO 3166-2 Codes for subdivisions of countries", true, &["country"], concepts)
 }
 
-/// `urn:iso:std:iso:4217`, with the numeric code of each currency as a property.
+/// `urn:iso:std:iso:4217`, with the numeric code of each currency as a property. Currencies that ISO has
+/// withdrawn are inactive: a record may be older.
 pub(super) fn currencies() -> StoredResource<CodeSystem> {
     let concept = |row: Vec<&str>| json!({ "code": row[0], "display": row[2], "property": [{ "code": "numeric", "valueString": row[1] }] });
-    let concepts = table_rows(include_str!("../../../data/currencies.tsv")).map(concept).collect();
+    let current = table_rows(include_str!("../../../data/currencies.tsv")).map(concept);
+    let former = table_rows(include_str!("../../../data/former-currencies.tsv")).map(|row| {
+        let mut property = vec![json!({ "code": "inactive", "valueBoolean": true })];
+        if !row[1].is_empty() {
+            property.push(json!({ "code": "numeric", "valueString": row[1] }));
+        }
+        let mut names = row[2].split('|');
+        let display = names.next().unwrap_or_default();
+        let others: Vec<_> = names.map(|name| json!({ "value": name })).collect();
+        json!({ "code": row[0], "display": display, "designation": others, "property": property })
+    });
+    let concepts = current.chain(former).collect();
     resource(ISO_4217, "ISO 4217 Currency codes", true, &["numeric"], concepts)
 }
 
@@ -134,6 +146,27 @@ mod tests {
             (42 * (1 + 26), (0..index.len() as u32).filter(|at| index.is_inactive(*at)));
         assert_eq!(former.count(), 70);
         assert_eq!(index.len(), 3 * 249 + user_assigned + 70);
+    }
+
+    #[test]
+    fn withdrawn_currencies_are_inactive() {
+        let currencies = currencies();
+        let index = currencies.get(&crate::model::Budget::default()).unwrap();
+        for (code, display, is_inactive) in [
+            ("EUR", "Euro", false),
+            ("HRK", "Kuna", true),
+            ("BGN", "Bulgarian Lev", true),
+            ("DEM", "Deutsche Mark", true),
+            ("ITL", "Italian Lira", true),
+        ] {
+            check(&currencies, code, Some(display));
+            assert_eq!(index.is_inactive(index.find(code).unwrap()), is_inactive, "{code}");
+        }
+        let of_kuna: Vec<_> =
+            index.displays(index.find("HRK").unwrap()).map(|display| display.text).collect();
+        assert_eq!(of_kuna, ["Kuna", "Croatian Kuna"]);
+        let former = (0..index.len() as u32).filter(|at| index.is_inactive(*at)).count();
+        assert_eq!((index.len(), former), (178 + 129, 129));
     }
 
     #[test]

@@ -15,6 +15,7 @@
 //! | `data/former-countries.tsv` | ISO 3166-3, the codes that were withdrawn |
 //! | `data/subdivisions.tsv` | ISO 3166-2, with English names of Unicode's CLDR (`data/LICENSE-UNICODE`) |
 //! | `data/currencies.tsv` | ISO 4217 |
+//! | `data/former-currencies.tsv` | ISO 4217, the currencies that were withdrawn |
 //! | `data/language-subtags.tsv` | IANA's Language Subtag Registry |
 //! | `data/long-codes.tsv` | alpha-3 codes of ISO 639 that language tags replace with alpha-2 codes |
 //! | `data/units.tsv` | UCUM |
@@ -80,6 +81,8 @@ fn of_grammar(grammar: CodeGrammar, word: Option<ParsedCode>) -> StoredResource<
         if let Some(display) = word.display {
             concept["display"] = display.into();
         }
+        concept["designation"] =
+            word.other_displays.into_iter().map(|value| json!({ "value": value })).collect();
         concept
     });
     resource(url, name, exact, properties, concept.into_iter().collect())

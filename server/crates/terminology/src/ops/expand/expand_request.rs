@@ -9,7 +9,7 @@ use crate::interface::parameters::{
 };
 use crate::membership::version_pins::VersionPins;
 use crate::model::concept_text::ConceptText;
-use crate::model::known_systems::BCP_47;
+use crate::model::known_systems::{BCP_47, SNOMED_CT};
 use crate::model::language::LanguageRanges;
 use crate::model::text_folding::fold;
 use crate::model::{Budget, TxError};
@@ -24,7 +24,6 @@ pub(super) struct ExpandRequest<'a> {
     pub(super) count: Option<usize>,
     pub(super) is_paged: bool,
     pub(super) active_only: bool,
-    /// Without it, codes of SNOMED CT are flat: a concept has many parents.
     pub(super) exclude_nested: Option<bool>,
     pub(super) exclude_not_for_ui: bool,
     pub(super) exclude_post_coordinated: bool,
@@ -93,5 +92,14 @@ impl<'a> ExpandRequest<'a> {
             pins: shared_parameters::read_pins(input, budget)?,
             ecosystem: input.is_of_ecosystem(),
         })
+    }
+
+    /// Whether codes of a system are nested by their hierarchy, if nothing else prevents it.
+    pub(super) fn nests(&self, system: &str) -> bool {
+        match self.exclude_nested {
+            Some(is_excluded) => !is_excluded,
+            // A concept of SNOMED CT has several parents.
+            None => system != SNOMED_CT,
+        }
     }
 }

@@ -13,7 +13,6 @@ use crate::code_system::CodeSystem;
 use crate::membership::member_part::{MemberCode, MemberPart};
 use crate::membership::members::ValueSetMembers;
 use crate::model::concept_extensions::{REPEATED, RepeatedAs, RepeatedExtension};
-use crate::model::known_systems::SNOMED_CT;
 use crate::model::language::LanguageRanges;
 use crate::model::{Budget, TxError, canonical};
 use crate::ops::concept_texts::{self, LoadedSupplement, TextWithUse};
@@ -115,7 +114,7 @@ impl<'a> ExpansionView<'a, '_> {
             left -= rows.len();
             let plain = !self.request.is_paged
                 && !part.is_imported
-                && !self.request.exclude_nested.unwrap_or(part.url == SNOMED_CT)
+                && self.request.nests(part.url)
                 && !members.excluded
                 && part.listed.is_none();
             match part.system.filter(|system| plain && system.cycle().is_none()) {

@@ -12,6 +12,7 @@ use crate::grammar::{self, CodeGrammar};
 use crate::membership::members::GRAMMAR_CODE_WORDS;
 use crate::membership::search::CodeMatch;
 use crate::membership::version_pins::pinned;
+use crate::model::known_systems::UCUM;
 use crate::model::resource_json::ContentMode;
 use crate::model::{TxError, canonical};
 use crate::ops::messages::ValidationIssue;
@@ -147,6 +148,9 @@ impl<'v, 'a, 'r, 'q> CodingValidation<'v, 'a, 'r, 'q> {
             self.result.normalized_code = Some(right.to_owned());
             self.report_at("code", ValidationIssue::case_difference(code, right, &canonical));
         }
+        if let Some(remark) = grammar::remark(&system.url, code) {
+            self.report_at("code", ValidationIssue::grammar_remark(code, &remark));
+        }
         if system.is_abstract(concept) && !self.validator.request.abstract_allowed {
             self.result.in_set = false;
             self.report_at("code", ValidationIssue::abstract_code(&system.url, code));
@@ -233,8 +237,14 @@ impl<'v, 'a, 'r, 'q> CodingValidation<'v, 'a, 'r, 'q> {
         let Some(given) = coding.display.as_deref().filter(|_| !displays.is_empty()) else {
             return Ok(());
         };
+        let url = coding.system.as_deref().unwrap_or_default();
+        // UCUM has no official displays; a value set may list some.
+        let is_listed = member.listed.is_some_and(|listed| listed.display.is_some());
+        if url == UCUM && !is_listed && validator.catalog.is_endless(url) {
+            return Ok(());
+        }
         let code = self.code();
-        let named = format!("{}#{code}", coding.system.as_deref().unwrap_or_default());
+        let named = format!("{url}#{code}");
         let issue = match display_check::compare_display(given, &displays, &validator.languages) {
             DisplayVerdict::Right => return Ok(()),
             // For a code that is not in the set, only errors are reported.
