@@ -24,9 +24,11 @@ const NOTICE: &str = "EXTERNAL_COPYRIGHT_NOTICE";
 /// Property with the owner of the copyright: `LOINC`, or `3rdParty` for a term with a notice (FHIR R4, Using
 /// LOINC).
 const COPYRIGHT: &str = "copyright";
+/// Column of the table with the class of the term, and the type of the parts that are classes.
+const CLASS: &str = "CLASS";
 /// Other columns of the table that become properties.
 const FACTS: [&str; 12] = [
-    "CLASS",
+    CLASS,
     "STATUS",
     "CLASSTYPE",
     "ORDER_OBS",
@@ -101,8 +103,8 @@ fn code_system_header(version: String) -> ResourceHeader {
     let property = |code: &&str| PropertyDefinition {
         code: (*code).to_owned(),
         uri: Some(format!("{LOINC}/property/{code}")),
-        // The value of an axis is a part.
-        r#type: Some(if AXES.contains(code) { "Coding" } else { "string" }.to_owned()),
+        // The value of an axis is a part, and so is a class.
+        r#type: Some(if AXES.contains(code) || *code == CLASS { "Coding" } else { "string" }.to_owned()),
         ..PropertyDefinition::default()
     };
     ResourceHeader {
@@ -184,8 +186,21 @@ fn read_part_links(reader: &mut ReleaseReader<'_, '_>) -> Result<PartLinks, Impo
     Ok(links)
 }
 
+/// The numbers of the parts that are classes, by their names.
+fn read_classes(reader: &mut ReleaseReader<'_, '_>) -> Result<HashMap<String, String>, ImportError> {
+    let mut classes = HashMap::new();
+    for_each_row(reader, PARTS, &["PartNumber", "PartTypeName", "PartName"], 3, |fields| {
+        if fields[1] == CLASS {
+            classes.insert(fields[2].to_owned(), fields[0].to_owned());
+        }
+        Ok(())
+    })?;
+    Ok(classes)
+}
+
 fn read_terms(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder) -> Result<(), ImportError> {
     let parts = read_part_links(reader)?;
+    let classes = read_classes(reader)?;
     let mut headings = vec!["LOINC_NUM", "LONG_COMMON_NAME"];
     headings.extend(AXES.iter().chain(&FACTS).chain(&NAMES).chain([&MEANING]));
     for_each_row(reader, TERMS, &headings, 2 + AXES.len(), |fields| {
@@ -222,6 +237,10 @@ fn read_terms(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder) ->
                 )?;
             } else if AXES.contains(heading) {
                 builder.add_coding_property(number, heading, ["", "", value])?;
+            } else if *heading == CLASS
+                && let Some(part) = classes.get(*value)
+            {
+                builder.add_coding_property(number, heading, [LOINC, part, value])?;
             } else if *heading == MEANING {
                 builder.set_definition(number, value)?;
             } else {

@@ -1,5 +1,5 @@
-//! Quotes of CSV that are never closed. A CSV reader takes everything after such a quote as one field, so
-//! that the rows in it are lost without an error.
+//! Quotes of CSV that are not closed, or only by the quote that begins another field. A CSV reader takes
+//! everything after such a quote as one field, so that the rows in it are lost without an error.
 
 use std::cell::Cell;
 use std::io::{self, Read};
@@ -13,13 +13,16 @@ pub(crate) struct QuoteState(Rc<QuoteCells>);
 struct QuoteCells {
     /// Line of the open quote; 0 if none is open.
     opened: Cell<u64>,
+    /// Line of the first quote that closes within a field; 0 if there is none.
+    misplaced: Cell<u64>,
     is_at_end: Cell<bool>,
 }
 
 impl QuoteState {
-    /// The line of a quote that is open at the end of the file.
+    /// The line of a quote that is open at the end of the file, or that closes within a field.
     pub(crate) fn unclosed(&self) -> Option<u64> {
-        Some(self.0.opened.get()).filter(|line| *line > 0 && self.0.is_at_end.get())
+        let at_end = Some(self.0.opened.get()).filter(|line| *line > 0 && self.0.is_at_end.get());
+        Some(self.0.misplaced.get()).filter(|line| *line > 0).or(at_end)
     }
 }
 
@@ -31,6 +34,8 @@ enum Position {
     InQuotes,
     /// After a quote in a quoted field: the end of the field, or the first of two quotes that stand for one.
     AfterQuote,
+    /// After blanks that follow a quoted field.
+    AfterField,
     Comment,
 }
 
@@ -41,27 +46,40 @@ pub(crate) struct QuoteReader<R> {
     state: QuoteState,
     position: Position,
     line: u64,
+    /// Line of the last quote that began a field.
+    begun: u64,
     delimiter: u8,
 }
 
 impl<R> QuoteReader<R> {
     pub(crate) fn new(input: R, state: QuoteState, delimiter: u8) -> Self {
-        Self { input, state, position: Position::RowStart, line: 1, delimiter }
+        Self { input, state, position: Position::RowStart, line: 1, begun: 0, delimiter }
     }
 
     fn follow(&mut self, byte: u8) {
-        use Position::{AfterQuote, Comment, FieldStart, InField, InQuotes, RowStart};
-        self.position = match (self.position, byte) {
+        use Position::{AfterField, AfterQuote, Comment, FieldStart, InField, InQuotes, RowStart};
+        let before = self.position;
+        self.position = match (before, byte) {
             (InQuotes, b'"') => AfterQuote,
             (InQuotes, _) => InQuotes,
             (AfterQuote, b'"') => InQuotes,
-            (Comment, b'\n') | (RowStart | FieldStart | InField | AfterQuote, b'\n') => RowStart,
+            (Comment | RowStart | FieldStart | InField | AfterQuote | AfterField, b'\n') => RowStart,
             (Comment, _) => Comment,
             (RowStart, b'#') => Comment,
             (RowStart | FieldStart, b'"') => InQuotes,
             (_, byte) if byte == self.delimiter => FieldStart,
+            (AfterQuote | AfterField, b' ' | b'\t' | b'\r') => AfterField,
             _ => InField,
         };
+        if self.position == InQuotes && matches!(before, RowStart | FieldStart) {
+            self.begun = self.line;
+        }
+        if self.position == InField
+            && matches!(before, AfterQuote | AfterField)
+            && self.state.0.misplaced.get() == 0
+        {
+            self.state.0.misplaced.set(self.begun);
+        }
         match self.position {
             InQuotes if self.state.0.opened.get() == 0 => self.state.0.opened.set(self.line),
             InQuotes | AfterQuote => {}
@@ -97,6 +115,9 @@ mod tests {
             ("code\na \"b\n", None),
             ("code\n\"a \"\"b\"\"\"\n", None),
             ("code\n\"a\"\"\nb\n", Some(2)),
+            ("code,display\na,\"A\nb,\"B\n", Some(2)),
+            ("code,display\na,A\nb,\"B\" x\nc,\"C\"\n", Some(3)),
+            ("code,display\r\na,\"A\" ,x\r\nb,\"B\"\t\r\n", None),
         ] {
             let state = QuoteState::default();
             let mut out = Vec::new();

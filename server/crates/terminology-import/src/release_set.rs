@@ -21,7 +21,7 @@ use crate::release_source::ReleaseSource;
 use crate::stated_release::StatedRelease;
 
 /// Incremented when a reader changes its result for the same files, so that existing imports are repeated.
-const READERS: u32 = 3;
+const READERS: u32 = 4;
 
 /// A given release, with the packages on which it depends.
 #[derive(Debug)]

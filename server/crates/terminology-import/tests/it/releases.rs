@@ -110,6 +110,8 @@ fn a_csv_file_that_loses_data_is_rejected_with_its_line() {
     for (rows, expected) in [
         // The quote would take the rest of the file as one text.
         ("a,\"A\nb,B\nc,C\n", "herbs.csv:4: the quote that begins in this line is not closed"),
+        // A quote in two rows, which close each other.
+        ("a,\"A,\nb,\"B,\n", "herbs.csv:4: the quote that begins in this line is not closed"),
         ("a,A,x\n", "herbs.csv:4: the parent 'x' is not a code of the file"),
         ("a,A,b\nb,B,\nc,C,\"a|d\"\n", "herbs.csv:6: the parent 'd' is not a code of the file"),
         ("a,A,\na,B,\n", "herbs.csv:5: the code 'a' occurs twice"),

@@ -573,7 +573,8 @@ impl Catalog {
         stored.map(|stored| stored.get(budget)).transpose()
     }
 
-    /// The preferred version of every concept map, in the order of their URLs, those of the request first.
+    /// The preferred version of every concept map that is not retired, in the order of their URLs, those of
+    /// the request first.
     ///
     /// # Errors
     /// [`Unprocessable`] if the budget is spent. An invalid concept map is left out.
@@ -584,7 +585,10 @@ impl Catalog {
             urls.sort_unstable();
             budget.spend(urls.len())?;
             for url in urls {
+                let stored = layer.find_in_layer(&layer.concept_maps, url, None);
+                let status = stored.and_then(|stored| stored.header()?.status.as_deref());
                 match layer.concept_map(url, None, budget) {
+                    _ if status == Some("retired") => {}
                     Ok(Some(map)) if maps.iter().all(|known| known.url != map.url) => maps.push(map),
                     Err(Unprocessable::Broken { .. }) | Ok(_) => {}
                     Err(exhausted) => return Err(exhausted),

@@ -11,8 +11,9 @@ use super::version_pins::VersionPins;
 use crate::catalog::{Catalog, StoredResource};
 use crate::code_system::{CodeSystem, LocatedConcept};
 use crate::expression;
+use crate::model::filter_fault::FilterFault;
 use crate::model::resource_json::ContentMode;
-use crate::model::{Budget, TxError, canonical};
+use crate::model::{Budget, TxError, Unprocessable, canonical};
 use crate::value_set::{CodeList, IncludeRule, ListedCode, ValueSet, ValueSetCompose};
 
 /// Number of matches that are compared in one step.
@@ -67,6 +68,10 @@ pub(crate) struct SearchResult<'a> {
     pub(crate) inactive: Vec<CodeMatch<'a>>,
     /// Code systems and versions that are needed for an answer but are not stored.
     pub(crate) unknown: Vec<(String, Option<String>)>,
+    /// The first fault of an include that could not be evaluated, such as a filter with a concept that the
+    /// stored edition does not have. There is none if no include contains the code: then the fault is an
+    /// error.
+    pub(crate) fault: Option<Box<FilterFault>>,
     /// Whether an include refers to exactly the requested version, so that matches in other versions are
     /// ignored.
     exact: bool,
@@ -106,6 +111,7 @@ impl<'a> SearchResult<'a> {
             }
         }
         self.exact |= other.exact;
+        self.fault = self.fault.take().or(other.fault);
         Ok(())
     }
 }
@@ -199,7 +205,16 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
         self.budget.set_activity("searching the includes of a value set");
         let mut result = SearchResult::default();
         for include in set.compose.includes_of(self.query.system) {
-            self.include(scope, include, &mut result)?;
+            match self.include(scope, include, &mut result) {
+                // Another include may contain the code.
+                Err(TxError::Unprocessable(Unprocessable::Filter(fault))) => {
+                    result.fault.get_or_insert(fault);
+                }
+                included => included?,
+            }
+        }
+        if let Some(fault) = result.fault.take_if(|_| result.members.is_empty()) {
+            return Err(Unprocessable::Filter(fault).into());
         }
         let is_held = !(result.members.is_empty() && result.inactive.is_empty());
         if is_held && !set.compose.exclude.is_empty() {
@@ -257,11 +272,14 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
             if include.version.as_deref().is_some_and(|written| system.version.as_deref() != Some(written)) {
                 return Ok(None);
             }
-            // Does not stop at the first include with the code, so that errors of later ones are reported
+            // Does not stop at the first include with the code, so that faults of later ones are reported
             // too.
             is_in |= match (system.content, self.locate(system)) {
                 (ContentMode::Complete | ContentMode::Fragment, Some(concept)) => {
-                    include.cache.admits(&include.filters, system, concept, self.budget)?
+                    match include.cache.admits(&include.filters, system, concept, self.budget) {
+                        Err(Unprocessable::Filter(_)) => return Ok(None),
+                        admitted => admitted?,
+                    }
                 }
                 (ContentMode::Complete, None) => false,
                 _ => return Ok(None),

@@ -7,6 +7,7 @@ use fhir::{Issue, IssueCode, Severity};
 
 use crate::model::concept_text::ConceptText;
 use crate::model::error_text;
+use crate::model::filter_fault::FilterFault;
 
 #[derive(Debug, Clone)]
 pub(crate) struct ValidationIssue {
@@ -83,6 +84,14 @@ impl ValidationIssue {
     pub(crate) fn grammar_remark(code: &str, remark: &str) -> Self {
         let text = format!("The code '{code}' is accepted, but does not follow the grammar: {remark}");
         Self::new(Severity::Warning, IssueCode::BusinessRule, "code-rule", text)
+    }
+
+    /// The warning that an include of the value set could not be evaluated, beside one that contains the
+    /// code.
+    pub(crate) fn include_left_out(fault: &FilterFault) -> Self {
+        let text =
+            format!("Another part of the value set contains the code; this part was left out: {fault}");
+        Self::new(Severity::Warning, IssueCode::Processing, "vs-invalid", text)
     }
 
     /// The information that an expression was not checked against the concept model.

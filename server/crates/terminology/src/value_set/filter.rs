@@ -33,8 +33,14 @@ pub(super) enum FilterOperator {
     Generalizes,
     ChildOf,
     DescendentLeaf,
+    /// Below one of these concepts.
+    BelowAny(Box<[String]>),
+    /// Above one of these concepts.
+    AboveAny(Box<[String]>),
     /// Member of a reference set, an answer list or a group.
     MemberOf,
+    /// An answer to a question of LOINC.
+    AnswersFor,
     /// The concept itself is a reference set.
     IsSubset,
     Ecl(Box<EclConstraint>),
@@ -94,6 +100,12 @@ impl ValueSetFilter {
             "child" => FilterSubject::Child,
             _ => FilterSubject::Property,
         };
+        if system == SNOMED_CT && subject == FilterSubject::Code && written.value.starts_with('^') {
+            return Err(fault(
+                "'^' is an operator of constraints; write the property constraint, or the operator in"
+                    .to_owned(),
+            ));
+        }
         if let Some(op) = system_specific_operator(system, written) {
             return Self::with_operator(written.clone(), op, system, &index);
         }
@@ -202,6 +214,22 @@ impl ValueSetFilter {
                     ));
                 }
             },
+            FilterOperator::BelowAny(list) | FilterOperator::AboveAny(list) => {
+                let hierarchy = system.require_is_a_hierarchy()?;
+                let is_above = matches!(self.op, FilterOperator::AboveAny(_));
+                budget.spend(list.len() * (1 + hierarchy.walk_steps()))?;
+                let named = self.named_concepts(system, list)?;
+                named.into_iter().any(|named| {
+                    named != concept_number
+                        && match is_above {
+                            true => hierarchy.is_a(named, concept_number),
+                            false => hierarchy.is_a(concept_number, named),
+                        }
+                })
+            }
+            FilterOperator::AnswersFor => {
+                self.answer_lists(system)?.iter().any(|list| list.binary_search(&concept_number).is_ok())
+            }
             FilterOperator::IsSubset => system.subset(system.code(concept_number)).is_some(),
             FilterOperator::Ecl(constraint) => constraint
                 .admits(system, concept_number, budget)
@@ -253,6 +281,18 @@ impl ValueSetFilter {
             among.intersect(&all);
             return Ok(among);
         }
+        if let FilterOperator::BelowAny(list) | FilterOperator::AboveAny(list) = &self.op {
+            let hierarchy = system.require_is_a_hierarchy()?;
+            let mut reached = ConceptSet::empty(system.len());
+            for named in self.named_concepts(system, list)? {
+                let is_above = matches!(self.op, FilterOperator::AboveAny(_));
+                let mut walked = ConceptSet::walk(hierarchy, named, is_above, budget)?;
+                walked.remove(named);
+                reached.unite(&walked);
+            }
+            among.intersect(&reached);
+            return Ok(among);
+        }
         if self.walks_hierarchy()
             && let Ok(hierarchy) = system.require_is_a_hierarchy()
             && let Some(Range { start: named, .. }) = self.named_interval(system, hierarchy)
@@ -278,6 +318,38 @@ impl ValueSetFilter {
             }
         }
         Ok(out)
+    }
+
+    /// The concepts of a list of codes. A part of a code system may lack some.
+    ///
+    /// # Errors
+    /// [`Unprocessable`] if the code system is complete and lacks one.
+    fn named_concepts(&self, system: &CodeSystem, list: &[String]) -> Result<Vec<u32>, Unprocessable> {
+        let mut named = Vec::with_capacity(list.len());
+        for code in list {
+            match system.find(code) {
+                Some(concept) => named.push(concept),
+                None if system.is_partial() => {}
+                None => {
+                    return Err(self.fault(&system.url, format!("the code system has no code '{code}'")));
+                }
+            }
+        }
+        Ok(named)
+    }
+
+    /// The answer lists of the question that the value names, or the list that it names.
+    ///
+    /// # Errors
+    /// [`Unprocessable`] if the code system lacks the question.
+    fn answer_lists<'s>(&self, system: &'s CodeSystem) -> Result<Vec<&'s [u32]>, Unprocessable> {
+        let value = &self.source.written.value;
+        if let Some(list) = system.subset(value) {
+            return Ok(vec![list]);
+        }
+        let named = self.named_concepts(system, std::slice::from_ref(value))?;
+        let lists = named.into_iter().flat_map(|question| system.property(question, "answer-list"));
+        Ok(lists.filter_map(|list| system.subset(list)).collect())
     }
 
     /// The concepts with a value that the operator names, for operators that compare values of a property.
@@ -361,7 +433,10 @@ impl ValueSetFilter {
     /// Returns whether expressions of SNOMED CT can pass the filter, which no expansion lists.
     pub(crate) fn admits_expressions(&self) -> bool {
         match &self.op {
-            FilterOperator::MemberOf | FilterOperator::IsSubset | FilterOperator::Generalizes => false,
+            FilterOperator::MemberOf
+            | FilterOperator::AnswersFor
+            | FilterOperator::IsSubset
+            | FilterOperator::Generalizes => false,
             FilterOperator::Ecl(constraint) => constraint.admits_expressions(),
             FilterOperator::NoExpression => false,
             FilterOperator::Equal | FilterOperator::In(_) => self.subject == FilterSubject::Property,
@@ -380,7 +455,10 @@ impl ValueSetFilter {
             FilterOperator::Regex(pattern) => pattern.memory_bytes(),
             // Estimate for a constraint, each part of which has at least two characters.
             FilterOperator::Ecl(_) => self.source.written.value.len() * 64,
-            FilterOperator::In(list) | FilterOperator::NotIn(list) => list.len() * size_of::<String>(),
+            FilterOperator::In(list)
+            | FilterOperator::NotIn(list)
+            | FilterOperator::BelowAny(list)
+            | FilterOperator::AboveAny(list) => list.len() * size_of::<String>(),
             _ => 0,
         };
         size_of::<Self>() + size_of::<WrittenFilter>() + op
@@ -515,8 +593,16 @@ fn system_specific_operator(
         }),
         (LOINC, "LIST" | "answer-list", "=") => Some(Ok(FilterOperator::MemberOf)),
         (LOINC, "ancestor", "=") => Some(Ok(FilterOperator::DescendentOf)),
+        (LOINC, "ancestor", "in") => Some(Ok(FilterOperator::BelowAny(codes(&written.value)))),
+        (LOINC, "descendant", "=" | "in") => Some(Ok(FilterOperator::AboveAny(codes(&written.value)))),
+        (LOINC, "answers-for", "=") => Some(Ok(FilterOperator::AnswersFor)),
         _ => None,
     }
+}
+
+/// The codes of a list with commas.
+fn codes(value: &str) -> Box<[String]> {
+    value.split(',').map(|code| code.trim().to_owned()).collect()
 }
 
 fn fault(written: &resource_json::FilterJson, system: &str, concept: &str, why: String) -> Unprocessable {

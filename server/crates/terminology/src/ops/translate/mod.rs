@@ -119,18 +119,37 @@ fn all_maps<'a>(
             maps.push(ApplicableMap::Resource(map));
         }
     }
-    if scope.source_scope.is_none() && scope.target_scope.is_none() {
-        for coding in &request.codings {
-            let is_snomed = coding.system.as_deref() == Some(SNOMED_CT);
-            if is_snomed != scope.reverse {
-                let version = coding.version.as_deref().filter(|_| is_snomed);
-                let matches =
-                    ReferenceSetMap::to_system(catalog, version, scope.mapped_system(coding), budget)?;
-                maps.extend(matches.into_iter().map(ApplicableMap::ReferenceSet));
-            }
+    // The maps of SNOMED CT are from all its codes to all codes of a system.
+    let (source, target) = (scope.source_scope.map(all_codes_of), scope.target_scope.map(all_codes_of));
+    let edition = match source {
+        None => None,
+        Some(Some((SNOMED_CT, edition))) => edition,
+        Some(_) => return Ok(maps),
+    };
+    let wanted = match target {
+        None => None,
+        Some(Some((system, _))) => Some(system),
+        Some(None) => return Ok(maps),
+    };
+    for coding in &request.codings {
+        let is_snomed = coding.system.as_deref() == Some(SNOMED_CT);
+        let mapped = scope.mapped_system(coding).or(wanted);
+        if is_snomed != scope.reverse && wanted.is_none_or(|wanted| mapped == Some(wanted)) {
+            let version = coding.version.as_deref().filter(|_| is_snomed).or(edition);
+            let matches = ReferenceSetMap::to_system(catalog, version, mapped, budget)?;
+            maps.extend(matches.into_iter().map(ApplicableMap::ReferenceSet));
         }
     }
     Ok(maps)
+}
+
+/// The code system, and the edition of SNOMED CT, of which a value set `…?fhir_vs` contains all codes.
+fn all_codes_of(value_set: &str) -> Option<(&str, Option<&str>)> {
+    let system = value_set.strip_suffix("?fhir_vs")?;
+    match system.strip_prefix(SNOMED_CT) {
+        Some(rest) if rest.starts_with('/') => Some((SNOMED_CT, Some(system))),
+        _ => Some((system, None)),
+    }
 }
 
 /// Returns whether two canonical URLs name the same resource. A version counts only if both have one.

@@ -72,6 +72,9 @@ impl<'v, 'a, 'r, 'q> CodingValidation<'v, 'a, 'r, 'q> {
             matches.members = active;
             matches.inactive.extend(inactive);
         }
+        if let Some(fault) = &matches.fault {
+            self.report(ValidationIssue::include_left_out(fault));
+        }
         if let Some(member) = validator.best_match(&matches.members, coding)? {
             self.result.in_set = true;
             self.report_match(member)

@@ -31,7 +31,7 @@ use crate::interface::parameters::{CONTEXT, VALUE_SET_URL, VALUE_SET_VERSION};
 use crate::membership::imports::{self, ValueSetScope};
 use crate::membership::version_pins::pinned;
 use crate::model::language::LanguageRanges;
-use crate::model::{Budget, TxError, canonical};
+use crate::model::{Budget, TxError, Unprocessable, canonical};
 use crate::value_set::ValueSet;
 
 /// Answers `ValueSet/$validate-code`.
@@ -88,9 +88,21 @@ fn validate_all_codings(validator: &CodingValidator<'_, '_>) -> Result<ValidateA
         validator.system.is_none_or(|system| !several || coding.system.as_deref() == Some(&system.url))
     };
     let codings = validator.request.codings().into_iter().filter(|(_, coding)| counts(coding));
-    let mut results: Vec<_> = codings
-        .map(|(path, coding)| CodingValidation::run(validator, coding, path))
-        .collect::<Result<_, _>>()?;
+    let (mut results, mut held) = (Vec::new(), None);
+    for (path, coding) in codings {
+        match CodingValidation::run(validator, coding, path) {
+            // Another coding may be valid.
+            Err(TxError::Unprocessable(Unprocessable::Filter(fault))) if several => {
+                let issue = ValidationIssue::include_left_out(&fault).at(path.member_path("code"));
+                results.push(CodingResult { issues: vec![issue], ..CodingResult::new(coding) });
+                held.get_or_insert(fault);
+            }
+            result => results.push(result?),
+        }
+    }
+    if let Some(fault) = held.filter(|_| !results.iter().any(CodingResult::is_valid)) {
+        return Err(Unprocessable::Filter(fault).into());
+    }
     let mut answer = match &validator.request.subject {
         ValidateSubject::Concept(_) => answer_concept(validator, results),
         ValidateSubject::Code(_) | ValidateSubject::Coding(_) => {
