@@ -39,6 +39,8 @@ pub(crate) struct CodeMatch<'a> {
     pub(crate) set: &'a ValueSet,
     /// Version of the code system in the include.
     pub(crate) written_version: Option<&'a str>,
+    /// Whether the include contains all codes of the system.
+    pub(crate) is_of_all: bool,
     /// Imported value sets between the requested one and the one with the include.
     pub(crate) via: Vec<&'a ValueSet>,
 }
@@ -207,7 +209,7 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
         for include in set.compose.includes_of(self.query.system) {
             match self.include(scope, include, &mut result) {
                 // Another include may contain the code.
-                Err(TxError::Unprocessable(Unprocessable::Filter(fault))) => {
+                Err(TxError::Unprocessable(Unprocessable::Filter(fault))) if fault.is_of_other_version => {
                     result.fault.get_or_insert(fault);
                 }
                 included => included?,
@@ -277,7 +279,7 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
             is_in |= match (system.content, self.locate(system)) {
                 (ContentMode::Complete | ContentMode::Fragment, Some(concept)) => {
                     match include.cache.admits(&include.filters, system, concept, self.budget) {
-                        Err(Unprocessable::Filter(_)) => return Ok(None),
+                        Err(Unprocessable::Filter(fault)) if fault.is_of_other_version => return Ok(None),
                         admitted => admitted?,
                     }
                 }
@@ -352,6 +354,7 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
             listed,
             set,
             written_version: include.version.as_deref(),
+            is_of_all: include.listed.is_none() && include.filters.is_empty(),
             via: Vec::new(),
         };
         self.budget.spend(1 + self.pins.force.len() / 8)?;

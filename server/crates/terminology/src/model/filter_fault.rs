@@ -16,6 +16,8 @@ pub struct FilterFault {
     pub at: String,
     /// Reason why the filter is invalid.
     pub why: String,
+    /// Whether the filter is right, but names a concept that the stored version does not have.
+    pub is_of_other_version: bool,
 }
 
 /// The text with the id `UNABLE_TO_HANDLE_SYSTEM_FILTER_WITH_NO_VALUE`, or our own text for other invalid

@@ -208,10 +208,7 @@ impl ValueSetFilter {
                 // If the concept exists, it has no members. An unknown concept is an error.
                 None if system.is_excerpt() || system.find(&self.source.written.value).is_some() => false,
                 None => {
-                    return Err(self.fault(
-                        &system.url,
-                        format!("the code system has no code '{}'", self.source.written.value),
-                    ));
+                    return Err(self.unknown_code(&system.url, &self.source.written.value));
                 }
             },
             FilterOperator::BelowAny(list) | FilterOperator::AboveAny(list) => {
@@ -331,7 +328,7 @@ impl ValueSetFilter {
                 Some(concept) => named.push(concept),
                 None if system.is_partial() => {}
                 None => {
-                    return Err(self.fault(&system.url, format!("the code system has no code '{code}'")));
+                    return Err(self.unknown_code(&system.url, code));
                 }
             }
         }
@@ -476,6 +473,7 @@ impl ValueSetFilter {
     fn ecl_fault(&self, system: &CodeSystem, fault: ecl::EclError) -> Unprocessable {
         match fault {
             ecl::EclError::Exhausted(exhausted) => exhausted.into(),
+            ecl::EclError::UnknownConcept(code) => self.unknown_code(&system.url, &code),
             fault => self.fault(&system.url, fault.to_string()),
         }
     }
@@ -505,10 +503,7 @@ impl ValueSetFilter {
             // A part of a code system may lack the concept. If a complete one lacks it, the filter is wrong.
             return match system.is_partial() {
                 true => Ok(matches!(self.op, FilterOperator::IsNotA)),
-                false => Err(self.fault(
-                    &system.url,
-                    format!("the code system has no code '{}'", self.source.written.value),
-                )),
+                false => Err(self.unknown_code(&system.url, &self.source.written.value)),
             };
         };
         let named = interval.start;
@@ -572,6 +567,15 @@ impl ValueSetFilter {
     fn fault(&self, system: &str, why: String) -> Unprocessable {
         fault(&self.source.written, system, &self.source.at, why)
     }
+
+    /// The fault that the code system lacks a code, which another version may have.
+    fn unknown_code(&self, system: &str, code: &str) -> Unprocessable {
+        let mut fault = self.fault(system, format!("the code system has no code '{code}'"));
+        if let Unprocessable::Filter(fault) = &mut fault {
+            fault.is_of_other_version = true;
+        }
+        fault
+    }
 }
 
 /// The operator of a filter that is specific to a code system: SNOMED CT (FHIR R4 4.3.15) and LOINC (4.3.6).
@@ -613,6 +617,7 @@ fn fault(written: &resource_json::FilterJson, system: &str, concept: &str, why: 
         value: written.value.clone(),
         at: concept.to_owned(),
         why,
+        is_of_other_version: false,
     }))
 }
 

@@ -123,7 +123,15 @@ impl<'a> CodingValidator<'a, '_> {
     /// The match of a concept in its code system, independent of the value set.
     pub(super) fn system_match(&self, system: &'a CodeSystem, concept: Option<u32>) -> CodeMatch<'a> {
         let (set, via) = (self.set, Vec::new());
-        CodeMatch { system: Some(system), concept, listed: None, set, written_version: None, via }
+        CodeMatch {
+            system: Some(system),
+            concept,
+            listed: None,
+            set,
+            written_version: None,
+            is_of_all: true,
+            via,
+        }
     }
 
     /// The match that fits the coding best: with its version, then with a known concept, then with its

@@ -92,7 +92,9 @@ fn validate_all_codings(validator: &CodingValidator<'_, '_>) -> Result<ValidateA
     for (path, coding) in codings {
         match CodingValidation::run(validator, coding, path) {
             // Another coding may be valid.
-            Err(TxError::Unprocessable(Unprocessable::Filter(fault))) if several => {
+            Err(TxError::Unprocessable(Unprocessable::Filter(fault)))
+                if several && fault.is_of_other_version =>
+            {
                 let issue = ValidationIssue::include_left_out(&fault).at(path.member_path("code"));
                 results.push(CodingResult { issues: vec![issue], ..CodingResult::new(coding) });
                 held.get_or_insert(fault);
