@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use backup::{BackupError, Progress, copy_store};
+use backup::{BackupError, CopiedStore, Progress, copy_store};
 use bulk::serve::archive::fail_open_jobs;
 use clap::Args;
 use jiff::SignedDuration;
@@ -165,7 +165,9 @@ pub async fn copy_between(
         Ok(())
     };
     let from_name = store_name(config);
-    let (from, into) = ((store, from_name.as_str()), (&copied, name.as_str()));
+    let fhir_base = format!("{}/fhir/R4", config.base_url.as_deref().unwrap_or("https://localhost:8443"));
+    let (from, into) =
+        (CopiedStore { store, name: &from_name, fhir_base: &fhir_base }, (&copied, name.as_str()));
     let done = copy_store(from, into, keeps_source, drain, finish, clock.now(), &mut progress).await?;
     let done = Progress { files, ..done };
     let mut text = format!("copied        {}\nto            {name}", progress_text(done));

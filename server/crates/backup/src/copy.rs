@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use resources::ResourceBodyError;
+use resources::erase::repeat_in_copy;
 use store::{PageLimit, ReplayPart, Seq, Store, Versions as _};
 
 use crate::receiver::{MARKER, Receiver, Unfinished};
@@ -12,16 +13,28 @@ const ROUNDS: usize = 8;
 /// Size of a page of the log.
 const PAGE: PageLimit = PageLimit { count: 1_000, bytes: 1 << 20 };
 
-/// Copies all versions and records from one store to another, which nobody may use meanwhile. `from` and `to`
-/// name them. The source may be written to until `drain` is called, which ends its writes; nearly all
-/// versions are copied before. `finish` copies what else belongs to the store, and changes the target before
+/// The source of a copy.
+#[derive(Clone, Copy)]
+pub struct CopiedStore<'a> {
+    /// The store.
+    pub store: &'a Store,
+    /// Its name.
+    pub name: &'a str,
+    /// Base URL of the server, with which references may begin.
+    pub fhir_base: &'a str,
+}
+
+/// Copies all versions and records from one store to another, which nobody may use meanwhile. `to` is the
+/// name of the target. The source may be written to until `drain` is called, which ends its writes; nearly
+/// all versions are copied before. Erasures in the source meanwhile are repeated in the target. `finish`
+/// copies what else belongs to the store, and changes the target before
 /// it can be used. At the end the source is marked as moved, unless it stays in use.
 ///
 /// # Errors
 /// Returns [`BackupError`] if one of them fails, the target is not empty, or a source that is moved was
 /// written to after `drain`. After an error the target cannot be used.
 pub async fn copy_store(
-    (source, from): (&Store, &str),
+    from: CopiedStore<'_>,
     (target, to): (&Store, &str),
     keeps_source: bool,
     drain: impl AsyncFnOnce() -> Result<(), BackupError>,
@@ -29,8 +42,18 @@ pub async fn copy_store(
     now: Timestamp,
     progress: ProgressSink<'_>,
 ) -> Result<Progress, BackupError> {
-    let receiver = Receiver::open(target, from, now).await?;
-    let mut copied = CopiedLog { source, receiver: &receiver, last: Seq::ZERO, done: Progress::default() };
+    let source = from.store;
+    let receiver = Receiver::open(target, from.name, now).await?;
+    let began = source.last_seq().await?;
+    let mut copied = CopiedLog {
+        from,
+        target,
+        receiver: &receiver,
+        began,
+        last: Seq::ZERO,
+        erased: 0,
+        done: Progress::default(),
+    };
     // Each round copies what was written during the one before, which is less and less.
     for _ in 0..ROUNDS {
         let until = source.last_seq().await?;
@@ -39,11 +62,16 @@ pub async fn copy_store(
         }
         copied.copy_until(until, progress).await?;
     }
+    // Without a drain, a resource may be erased until here, and later ones are erased after the copy.
     drain().await?;
     let closed = if keeps_source { None } else { Some(source.close().await?) };
     let mut moment = source.moment().await?;
     let reached = moment.at();
     copied.copy_until(reached.seq, progress).await?;
+    copied.repeat_erasures().await?;
+    if copied.erased > 0 {
+        target.compact().await?;
+    }
     let mut done = copied.done;
     loop {
         let page = moment.next_page().await?;
@@ -74,16 +102,37 @@ pub async fn copy_store(
 
 /// The versions that were copied so far.
 struct CopiedLog<'a> {
-    source: &'a Store,
+    from: CopiedStore<'a>,
+    target: &'a Store,
     receiver: &'a Receiver<'a>,
+    /// Last sequence number of the source when the copy began.
+    began: Seq,
     last: Seq,
+    /// Number of resources that were removed again.
+    erased: u64,
     done: Progress,
 }
 
 impl CopiedLog<'_> {
+    /// Removes from the target what was erased in the source since it was copied.
+    ///
+    /// A resource that was erased after a round began may have been copied in it. A new resource with its id
+    /// has later versions, which the next round copies: so this runs before each round.
+    async fn repeat_erasures(&mut self) -> Result<(), BackupError> {
+        let CopiedStore { store: source, fhir_base, .. } = self.from;
+        for erased in source.erasures().await? {
+            if erased.seq > self.began.0 {
+                self.erased += repeat_in_copy(source, self.target, &erased, fhir_base, self.last).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Copies the versions that follow, up to a sequence number.
     async fn copy_until(&mut self, until: Seq, progress: ProgressSink<'_>) -> Result<(), BackupError> {
-        let mut page = self.source.read_log(self.last, until, PAGE).await?;
+        self.repeat_erasures().await?;
+        let source = self.from.store;
+        let mut page = source.read_log(self.last, until, PAGE).await?;
         while let Some(end) = page.last().map(|last| last.seq) {
             let replayed = page.into_iter().map(|version| {
                 let key = version.key.to_string();
@@ -93,7 +142,7 @@ impl CopiedLog<'_> {
             let versions = replayed.collect::<Result<Vec<_>, _>>()?;
             self.done.versions += versions.len() as u64;
             let add = self.receiver.add(ReplayPart { versions, ..ReplayPart::default() });
-            let (added, next) = tokio::join!(add, self.source.read_log(end, until, PAGE));
+            let (added, next) = tokio::join!(add, source.read_log(end, until, PAGE));
             added?;
             page = next?;
             progress(self.done);

@@ -47,7 +47,7 @@ pub mod verify;
 pub mod write;
 
 pub use attachment::{Attachment, AttachmentTarget};
-pub use copy::copy_store;
+pub use copy::{CopiedStore, copy_store};
 pub use error::BackupError;
 pub use location::BackupLocation;
 pub use manifest::Manifest;

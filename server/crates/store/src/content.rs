@@ -9,7 +9,7 @@ use crate::postgres::PostgresMoment;
 use crate::store::StoreEngine;
 use crate::transfer::MOMENT_PAGE;
 use crate::{
-    Ledger as _, LedgerEntry, PageLimit, ReplayPart, Seq, Store, StoreError, StoreMoment, Version,
+    Erasure, Ledger as _, LedgerEntry, PageLimit, ReplayPart, Seq, Store, StoreError, StoreMoment, Version,
     Versions as _,
 };
 
@@ -103,6 +103,20 @@ impl Store {
             StoreEngine::SharedMemory(node) => node.memory().replay(part),
             StoreEngine::File(file) => file.replay(part).await,
             StoreEngine::Postgres(database) => database.replay(part).await,
+        }
+    }
+
+    /// Removes resources from a store that is being filled, durably: those that were erased in the other
+    /// store since they were added. Takes no sequence number, because the other store has assigned them.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Conflict`] with the first resource whose newest version is another one.
+    pub async fn remove_replayed(&self, removed: Vec<Erasure>) -> Result<(), StoreError> {
+        match &self.engine {
+            StoreEngine::Memory(memory) => memory.remove_replayed(&removed),
+            StoreEngine::SharedMemory(node) => node.memory().remove_replayed(&removed),
+            StoreEngine::File(file) => file.remove_replayed(removed).await,
+            StoreEngine::Postgres(database) => database.remove_replayed(&removed).await,
         }
     }
 

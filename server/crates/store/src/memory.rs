@@ -121,24 +121,14 @@ impl MemoryEngine {
     /// Erases resources (see [`crate::Store::erase`]).
     pub(crate) fn erase(&self, erasures: &[Erasure]) -> Result<Seq, StoreError> {
         let mut state = self.write_state();
-        for Erasure { key, newest, .. } in erasures {
-            if state.at(key, Seq::LATEST).is_none_or(|version| version.version != *newest) {
-                return Err(StoreError::Conflict { key: key.to_string() });
-            }
-        }
-        for Erasure { key, terms, .. } in erasures {
-            for version in state.versions.remove(key).unwrap_or_default() {
-                state.changes.remove(&version.seq);
-                for compartment in version.compartments {
-                    state.members.remove(&(compartment, key.kind.clone(), key.id.clone()));
-                }
-            }
-            for term in terms {
-                state.index.remove(&IndexEntry { term: term.clone(), id: key.id.clone() });
-            }
-        }
+        state.remove(erasures)?;
         state.counters.seq = state.counters.seq.max(state.reserved) + 1;
         Ok(Seq(state.counters.seq))
+    }
+
+    /// Removes resources (see [`crate::Store::remove_replayed`]).
+    pub(crate) fn remove_replayed(&self, removed: &[Erasure]) -> Result<(), StoreError> {
+        self.write_state().remove(removed)
     }
 
     /// Replaces compartments (see [`crate::Store::reassign`]).
@@ -255,6 +245,27 @@ impl Default for MemoryEngine {
 }
 
 impl StoreState {
+    /// Removes resources, all or none of them.
+    fn remove(&mut self, erasures: &[Erasure]) -> Result<(), StoreError> {
+        for Erasure { key, newest, .. } in erasures {
+            if self.at(key, Seq::LATEST).is_none_or(|version| version.version != *newest) {
+                return Err(StoreError::Conflict { key: key.to_string() });
+            }
+        }
+        for Erasure { key, terms, .. } in erasures {
+            for version in self.versions.remove(key).unwrap_or_default() {
+                self.changes.remove(&version.seq);
+                for compartment in version.compartments {
+                    self.members.remove(&(compartment, key.kind.clone(), key.id.clone()));
+                }
+            }
+            for term in terms {
+                self.index.remove(&IndexEntry { term: term.clone(), id: key.id.clone() });
+            }
+        }
+        Ok(())
+    }
+
     fn at(&self, key: &ResourceKey, at_seq: Seq) -> Option<&Version> {
         self.versions.get(key)?.iter().rev().find(|version| version.seq <= at_seq)
     }

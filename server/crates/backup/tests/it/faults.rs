@@ -9,11 +9,11 @@ use object_store::{ObjectStoreExt as _, path::Path};
 use store::{Store, Versions as _};
 use tempfile::TempDir;
 use trefoil_backup::{
-    Attachment, AttachmentTarget, BackupLocation, BackupOptions, RestoreSelection, Unfinished, copy_store,
-    remove_old, unfinished, verify,
+    Attachment, AttachmentTarget, BackupLocation, BackupOptions, CopiedStore, RestoreSelection, Unfinished,
+    copy_store, remove_old, unfinished, verify,
 };
 
-use crate::{at, back_up, key, put, restore, selection, write};
+use crate::{BASE, at, back_up, key, put, restore, selection, write};
 
 /// A location with a full backup and one that follows it.
 async fn two_backups() -> (TempDir, BackupLocation, [String; 2]) {
@@ -113,7 +113,7 @@ async fn the_source_of_a_copy_is_marked() {
     let (source, target) = (Store::memory(), Store::memory());
     write(&source, 0, Some("x"), at(0)).await;
     copy_store(
-        (&source, "file:a"),
+        CopiedStore { store: &source, name: "file:a", fhir_base: BASE },
         (&target, "postgres://b"),
         false,
         async || Ok(()),

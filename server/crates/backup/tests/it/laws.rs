@@ -1,11 +1,15 @@
 //! A restored or copied store equals the store at its moment, whatever the two engines are.
 
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
 use proptest::prelude::*;
 use store::{IndexLookup, IndexRange, Seq, Versions as _};
 use tempfile::TempDir;
-use trefoil_backup::{BackupLocation, RestoreSelection, copy_store};
+use trefoil_backup::{BackupLocation, CopiedStore, RestoreSelection, copy_store};
 
-use crate::{Content, Engine, EngineKind, at, back_up, content, key, log, put, restore, selection, write};
+use crate::{
+    BASE, Content, Engine, EngineKind, at, back_up, content, key, log, put, restore, selection, write,
+};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -75,7 +79,7 @@ async fn every_backup_is_its_moment(kinds: [EngineKind; 2], is_encrypted: bool, 
     let Some(target) = Engine::open(kinds[1]).await else { return };
     let before = content(&source.store).await;
     copy_store(
-        (&source.store, "source"),
+        CopiedStore { store: &source.store, name: "source", fhir_base: BASE },
         (&target.store, "target"),
         true,
         async || Ok(()),
@@ -124,6 +128,82 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(every_backup_is_its_moment([source, target], is_encrypted, steps));
+    }
+}
+
+/// The number of cases of the law of erasures.
+fn cases(usual: u32) -> u32 {
+    std::env::var("TREFOIL_COPIES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
+/// Copies a store in which patients are erased meanwhile, also those whose ids are written again.
+async fn a_copy_repeats_erasures(kinds: [EngineKind; 2], before: Vec<Step>, meanwhile: Vec<(Step, bool)>) {
+    let (Some(source), Some(target)) = (Engine::open(kinds[0]).await, Engine::open(kinds[1]).await) else {
+        return;
+    };
+    let clock = AtomicI64::new(0);
+    let carry_out = async |step: Step| {
+        let now = at(clock.fetch_add(1, Ordering::Relaxed));
+        match step {
+            Step::Write(index, text) => {
+                let text = text.map(|text| "x".repeat(usize::from(text) + 1));
+                write(&source.store, index, text.as_deref(), now).await;
+            }
+            Step::Record(key, value) => put(&source.store, &format!("k{key}"), &value.to_string(), now).await,
+            Step::BackUp { full } => {
+                let patient = format!("Patient/p{}", u8::from(full));
+                // A patient who never existed is refused.
+                drop(resources::erase::erase(&source.store, &patient, BASE, now, |_| {}).await);
+            }
+        }
+    };
+    for step in before {
+        carry_out(step).await;
+    }
+    let (mut meanwhile, is_drained) = (meanwhile.into_iter(), AtomicBool::new(false));
+    let mut progress = |_| {
+        // Steps that happen together, between two pages of the copy.
+        while !is_drained.load(Ordering::Relaxed)
+            && let Some((step, continues)) = meanwhile.next()
+        {
+            tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(carry_out(step)));
+            if !continues {
+                break;
+            }
+        }
+    };
+    let drain = async || {
+        is_drained.store(true, Ordering::Relaxed);
+        Ok(())
+    };
+    let from = CopiedStore { store: &source.store, name: "source", fhir_base: BASE };
+    let finish = async || Ok(());
+    copy_store(from, (&target.store, "target"), true, drain, finish, at(0), &mut progress).await.unwrap();
+    // A database records the number of its own last erasure.
+    let mut contents = [content(&source.store).await, content(&target.store).await];
+    contents.iter_mut().for_each(|content| content.ledger.retain(|entry| entry.key != "store/last-erasure"));
+    let [source, copied] = contents;
+    assert_eq!(copied, source);
+    check_index(&target, &copied).await;
+    let entries = target.store.index_entries(vec![IndexLookup::first(
+        IndexRange::Between([1].as_slice().into(), [255; 16].as_slice().into()),
+        usize::MAX,
+    )]);
+    for entry in entries.await.unwrap().remove(0) {
+        assert!(copied.log.iter().any(|version| version.key.id == entry.id), "{entry:?} was erased");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases(60)) })]
+
+    #[test]
+    fn a_copy_of_a_store_in_which_patients_are_erased_equals_it(
+        source in engine(), target in engine(), before in proptest::collection::vec(step(), 1..20),
+        meanwhile in proptest::collection::vec((step(), any::<bool>()), 0..12),
+    ) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(a_copy_repeats_erasures([source, target], before, meanwhile));
     }
 }
 

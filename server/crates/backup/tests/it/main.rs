@@ -23,6 +23,9 @@ use tempfile::TempDir;
 use test_database::TestDatabase;
 use trefoil_backup::{BackupKey, BackupLocation, BackupOptions, Manifest, RestoreReport, RestoreSelection};
 
+/// Base URL of the server of a store.
+const BASE: &str = "https://trefoil.example/fhir/R4";
+
 /// A store, with the folder that must outlive it.
 struct Engine {
     store: Store,

@@ -123,6 +123,65 @@ pub async fn erase(
     Err(ErasureError::Busy(root))
 }
 
+/// Removes from a copy what an erasure has removed from its source since it was copied. `copied` is the last
+/// sequence number that the copy has. Returns the number of resources that were removed.
+///
+/// The copy must have no other writer.
+///
+/// # Errors
+/// The error of a store.
+pub async fn repeat_in_copy(
+    source: &Store,
+    copy: &Store,
+    erased: &ErasureRecord,
+    fhir_base: &str,
+    copied: Seq,
+) -> Result<u64, StoreError> {
+    let Some((kind, id)) = references::target(&erased.resource) else { return Ok(0) };
+    let mut waiting = vec![ResourceKey::new(kind, id)];
+    if kind == "Patient" {
+        waiting.extend(copy.compartment_resources(&erased.resource).await?);
+        waiting.extend(copy.compartment_resources(&mention_of(&erased.resource)).await?);
+    }
+    let (mut seen, mut erasures) = (BTreeSet::new(), Vec::new());
+    while let Some(key) = waiting.pop() {
+        if !seen.insert(key.clone()) {
+            continue;
+        }
+        let kept = source.history(&key, Seq(copied.0.saturating_add(1)), PAGE).await?;
+        if !kept.is_empty() {
+            continue;
+        }
+        let (mut terms, mut newest, mut before) = (BTreeSet::new(), None, Seq::LATEST);
+        loop {
+            let page = copy.history(&key, before, PAGE).await?;
+            let Some(last) = page.last() else { break };
+            before = last.seq;
+            newest = newest.or(Some(page[0].version));
+            for version in page {
+                waiting.extend(named_binaries(&version, fhir_base));
+                terms.extend(replayed(version).into_iter().flat_map(|replayed| replayed.terms));
+            }
+        }
+        let terms = terms.into_iter().collect();
+        erasures.extend(newest.map(|newest| Erasure { key, newest, terms }));
+    }
+    let removed = erasures.len() as u64;
+    if removed > 0 {
+        copy.remove_replayed(erasures).await?;
+    }
+    Ok(removed)
+}
+
+/// The Binaries that a version names.
+fn named_binaries(version: &Version, fhir_base: &str) -> Vec<ResourceKey> {
+    let of_body = version.body.as_deref().into_iter();
+    of_body
+        .flat_map(|body| references::attached_binaries(body, fhir_base))
+        .map(|id| ResourceKey::new("Binary", id))
+        .collect()
+}
+
 /// An erasure in progress.
 struct RecordErasure<'a> {
     store: &'a Store,
@@ -200,10 +259,7 @@ impl RecordErasure<'_> {
                     return Ok(None);
                 }
                 since = since.min(version.updated);
-                binaries.extend(version.body.as_deref().into_iter().flat_map(|body| {
-                    references::attached_binaries(body, self.fhir_base)
-                        .map(|id| ResourceKey::new("Binary", id))
-                }));
+                binaries.extend(named_binaries(&version, self.fhir_base));
                 match replayed(version) {
                     Ok(replayed) => terms.extend(replayed.terms),
                     Err(error) => tracing::warn!(%key, %error, "a version that is erased is not a resource"),

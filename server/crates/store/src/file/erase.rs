@@ -15,6 +15,11 @@ impl FileEngine {
         self.ask(|reply| WriteRequest::Erase(erasures, reply)).await
     }
 
+    /// Removes resources (see [`crate::Store::remove_replayed`]).
+    pub(crate) async fn remove_replayed(&self, removed: Vec<Erasure>) -> Result<(), StoreError> {
+        self.ask(|reply| WriteRequest::RemoveReplayed(removed, reply)).await
+    }
+
     /// Replaces the compartments of resources (see [`crate::Store::reassign`]).
     pub(crate) async fn reassign(&self, reassignments: Vec<Reassignment>) -> Result<Seq, StoreError> {
         self.ask(|reply| WriteRequest::Reassign(reassignments, reply)).await

@@ -47,6 +47,7 @@ pub(super) enum WriteRequest {
     Sweep(Timestamp, usize, ReplySender<usize>),
     Replay(ReplayPart, ReplySender<()>),
     Erase(Vec<Erasure>, ReplySender<Seq>),
+    RemoveReplayed(Vec<Erasure>, ReplySender<()>),
     Reassign(Vec<Reassignment>, ReplySender<Seq>),
     /// Moves all writes from the journal to the tables.
     EmptyJournal(ReplySender<()>),
@@ -64,7 +65,10 @@ impl WriteRequest {
             Self::Snapshot(_, reply) => drop(reply.send(Err(error))),
             Self::Sweep(_, _, reply) => drop(reply.send(Err(error))),
             Self::Erase(_, reply) | Self::Reassign(_, reply) => drop(reply.send(Err(error))),
-            Self::Replay(_, reply) | Self::EmptyJournal(reply) | Self::Check(reply) => {
+            Self::Replay(_, reply)
+            | Self::RemoveReplayed(_, reply)
+            | Self::EmptyJournal(reply)
+            | Self::Check(reply) => {
                 drop(reply.send(Err(error)));
             }
         }
@@ -89,7 +93,9 @@ impl WriteRequest {
                 bodies.chain(values).map(|bytes| 64 + bytes.len()).sum()
             }
             Self::Snapshot(..) => 64,
-            Self::Erase(erasures, _) => erasures.iter().map(|erasure| 64 * (1 + erasure.terms.len())).sum(),
+            Self::Erase(erasures, _) | Self::RemoveReplayed(erasures, _) => {
+                erasures.iter().map(|erasure| 64 * (1 + erasure.terms.len())).sum()
+            }
             Self::Reassign(reassignments, _) => {
                 reassignments.iter().map(|one| 64 * (1 + one.terms.len() + one.versions.len())).sum()
             }
@@ -221,6 +227,11 @@ impl WriterThread {
                     // The caller may have been cancelled.
                     drop(reply.send(erased));
                 }
+                WriteRequest::RemoveReplayed(removed, reply) => {
+                    self.write_together(std::mem::take(&mut together), weight);
+                    let removed = self.ready(weight).and_then(|()| self.remove_replayed(removed));
+                    drop(reply.send(removed));
+                }
                 WriteRequest::Reassign(reassignments, reply) => {
                     self.write_together(std::mem::take(&mut together), weight);
                     let done = self.ready(weight).and_then(|()| self.reassign(&reassignments));
@@ -258,7 +269,10 @@ impl WriterThread {
                 WriteRequest::Sweep(now, limit, reply) => answer(reply, round.sweep(now, limit)),
                 WriteRequest::Replay(part, reply) => answer(reply, round.replay(part)),
                 WriteRequest::Check(reply) => answer(reply, checked.clone()),
-                WriteRequest::Erase(..) | WriteRequest::Reassign(..) | WriteRequest::EmptyJournal(_) => {
+                WriteRequest::Erase(..)
+                | WriteRequest::RemoveReplayed(..)
+                | WriteRequest::Reassign(..)
+                | WriteRequest::EmptyJournal(_) => {
                     unreachable!("they are not written together with others")
                 }
             }));
@@ -278,24 +292,34 @@ impl WriterThread {
 
     /// Erases resources.
     fn erase(&mut self, erasures: Vec<Erasure>) -> Result<Seq, StoreError> {
-        self.write_alone(|opened, entries| {
+        let counters = StoreCounters { seq: self.counters.seq + 1, ..self.counters };
+        self.write_alone(counters, |opened, entries| {
             erasures.into_iter().try_for_each(|erasure| add_removals(opened, erasure, entries))
         })
     }
 
+    /// Removes resources without a sequence number.
+    fn remove_replayed(&mut self, removed: Vec<Erasure>) -> Result<(), StoreError> {
+        let removals = |opened: &OpenEngine, entries: &mut BatchEntries| {
+            removed.into_iter().try_for_each(|erasure| add_removals(opened, erasure, entries))
+        };
+        self.write_alone(self.counters, removals).map(drop)
+    }
+
     /// Replaces the compartments of resources.
     fn reassign(&mut self, reassignments: &[Reassignment]) -> Result<Seq, StoreError> {
-        self.write_alone(|opened, entries| {
+        let counters = StoreCounters { seq: self.counters.seq + 1, ..self.counters };
+        self.write_alone(counters, |opened, entries| {
             reassignments.iter().try_for_each(|reassignment| add_compartments(opened, reassignment, entries))
         })
     }
 
-    /// Writes entries in a batch of their own, which has the next sequence number.
+    /// Writes entries in a batch of their own, after which the store has these counters.
     fn write_alone(
         &mut self,
+        counters: StoreCounters,
         add: impl FnOnce(&OpenEngine, &mut BatchEntries) -> Result<(), StoreError>,
     ) -> Result<Seq, StoreError> {
-        let counters = StoreCounters { seq: self.counters.seq + 1, ..self.counters };
         let disk = Arc::clone(&self.disk);
         let mut entries = BatchEntries::default();
         disk.with(|opened| add(opened, &mut entries))?;

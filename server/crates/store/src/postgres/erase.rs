@@ -16,6 +16,8 @@ use super::records::BLOCK;
 use super::rounds::{RoundError, refusal};
 use crate::{Erasure, ResourceKey, Seq, StoreError, Version};
 
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0";
+
 /// Tables whose rows are removed or replaced.
 const TABLES: [&str; 6] = ["current", "history", "member", "change", "term", "ledger"];
 
@@ -35,6 +37,31 @@ impl PostgresEngine {
                 self.database.discard(connection);
                 Err(match error {
                     RoundError::Database(error) => failure("erase resources", &error),
+                    RoundError::Store(error) => error,
+                    RoundError::Fenced { .. } => unavailable("another program writes to the database"),
+                })
+            }
+            Err(_) => {
+                self.database.abandon(connection);
+                Err(too_late())
+            }
+        }
+    }
+
+    /// Removes resources (see [`crate::Store::remove_replayed`]).
+    pub(crate) async fn remove_replayed(&self, removed: &[Erasure]) -> Result<(), StoreError> {
+        let connection = self.database.connection().await?;
+        let remove = async {
+            connection.batch_execute(BEGIN).await?;
+            remove_rows(&connection, removed).await?;
+            Ok::<_, RoundError>(connection.batch_execute("COMMIT").await?)
+        };
+        match tokio::time::timeout(self.database.limits.background, remove).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => {
+                self.database.discard(connection);
+                Err(match error {
+                    RoundError::Database(error) => failure("remove resources", &error),
                     RoundError::Store(error) => error,
                     RoundError::Fenced { .. } => unavailable("another program writes to the database"),
                 })
@@ -72,13 +99,26 @@ impl PostgresEngine {
 
 /// Removes all rows of the resources in one transaction, which has the next sequence number.
 async fn erase(database: &Database, client: &Client, erasures: &[Erasure]) -> Result<Seq, RoundError> {
-    let begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0";
-    client.batch_execute(begin).await?;
+    client.batch_execute(BEGIN).await?;
     // Commits of all nodes wait for this row.
     let clock = client.query_typed_one("UPDATE clock SET seq = seq + 1 RETURNING seq", &[]).await?;
     if let Some(refusal) = refusal(database, client).await? {
         return Err(RoundError::Store(refusal));
     }
+    remove_rows(client, erasures).await?;
+    let seq: i64 = clock.get(0);
+    let sql = "INSERT INTO ledger (key, value, revision) VALUES ($1, $2, nextval('ledger_block') * $3) \
+               ON CONFLICT (key) DO UPDATE SET value = excluded.value, revision = excluded.revision";
+    let (key, value, block) = (LAST_ERASURE.as_bytes(), seq.to_string(), BLOCK as i64);
+    let value = value.as_bytes();
+    let record: [Parameter<'_>; 3] = [(&key, Type::BYTEA), (&value, Type::BYTEA), (&block, Type::INT8)];
+    client.execute_typed(sql, &record).await?;
+    client.batch_execute("COMMIT").await?;
+    Ok(Seq(seq as u64))
+}
+
+/// Removes all rows of the resources, in a transaction that has begun.
+async fn remove_rows(client: &Client, erasures: &[Erasure]) -> Result<(), RoundError> {
     let found: HashMap<ResourceKey, Version> =
         read_newest(client, erasures.iter().map(|erasure| (&erasure.key, false))).await?;
     for Erasure { key, newest, .. } in erasures {
@@ -112,13 +152,5 @@ async fn erase(database: &Database, client: &Client, erasures: &[Erasure]) -> Re
         );
         client.execute_typed(&sql, &keys).await?;
     }
-    let seq: i64 = clock.get(0);
-    let sql = "INSERT INTO ledger (key, value, revision) VALUES ($1, $2, nextval('ledger_block') * $3) \
-               ON CONFLICT (key) DO UPDATE SET value = excluded.value, revision = excluded.revision";
-    let (key, value, block) = (LAST_ERASURE.as_bytes(), seq.to_string(), BLOCK as i64);
-    let value = value.as_bytes();
-    let record: [Parameter<'_>; 3] = [(&key, Type::BYTEA), (&value, Type::BYTEA), (&block, Type::INT8)];
-    client.execute_typed(sql, &record).await?;
-    client.batch_execute("COMMIT").await?;
-    Ok(Seq(seq as u64))
+    Ok(())
 }
