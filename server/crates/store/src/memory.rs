@@ -214,7 +214,12 @@ impl MemoryEngine {
             };
             state.kinds.entry(key.kind.clone()).or_insert(change.seq);
             state.changes.insert(change.seq, change);
-            state.versions.entry(key.clone()).or_default().push(put.new);
+            let versions = state.versions.entry(key.clone()).or_default();
+            // The same batch may have confirmed the version that is replaced.
+            if let (Some(replaced), Some(last)) = (put.replaced, versions.last_mut()) {
+                last.source_time = replaced.source_time;
+            }
+            versions.push(put.new);
         }
         for Version { key, seq, source_time, .. } in confirmed {
             let versions = state.versions.entry(key).or_default();
