@@ -1,5 +1,7 @@
 //! A set of concepts of one code system: one bit for each ordinal.
 
+use std::ops::Range;
+
 use super::hierarchy::ConceptHierarchy;
 use crate::model::Budget;
 use crate::model::budget::BudgetExhausted;
@@ -42,27 +44,46 @@ impl ConceptSet {
         if up {
             out.reach(hierarchy, vec![from], true, budget)?;
         } else {
-            // The tree descendants of each ordinal in the set are already in the set. Only children in other
-            // branches remain to be added.
-            let mut waiting = vec![from];
-            while let Some(here) = waiting.pop() {
-                budget.spend(1)?;
-                if out.has(here) {
-                    continue;
-                }
-                let interval = hierarchy.interval(here);
-                budget.spend(interval.len() / ORDINALS_PER_STEP)?;
-                for index in interval {
-                    if !out.has(index) {
-                        out.insert(index);
-                        waiting.extend(hierarchy.non_tree_children(index));
-                    }
-                }
-            }
+            out.insert(from);
+            out.add_descendants(hierarchy, from, budget)?;
         }
         out.trim();
         budget.spend_words(out.words.len(), true)?;
         Ok(out)
+    }
+
+    /// Adds the descendants of a concept. The hierarchy must not have a cycle.
+    ///
+    /// # Errors
+    /// [`BudgetExhausted`] if the budget is spent.
+    pub(crate) fn add_descendants(
+        &mut self,
+        hierarchy: &ConceptHierarchy,
+        of: u32,
+        budget: &Budget<'_>,
+    ) -> Result<(), BudgetExhausted> {
+        let Range { start, end } = hierarchy.interval(of);
+        let mut below = start + 1..end;
+        let mut waiting = hierarchy.non_tree_children(of).to_vec();
+        loop {
+            budget.spend(1 + below.len() / ORDINALS_PER_STEP)?;
+            for index in below {
+                if !self.has(index) {
+                    self.insert(index);
+                    waiting.extend(hierarchy.non_tree_children(index));
+                }
+            }
+            // The descendants in the tree of what was added are in the set. Only children in other branches
+            // remain.
+            let next = loop {
+                match waiting.pop() {
+                    None => return Ok(()),
+                    Some(next) if self.has(next) => {}
+                    Some(next) => break next,
+                }
+            };
+            below = hierarchy.interval(next);
+        }
     }
 
     pub(crate) fn has(&self, index: u32) -> bool {

@@ -1,10 +1,11 @@
 //! Evaluation of a constraint, either for one concept without computing any set, or for all concepts with a
 //! set for each part of the constraint.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use super::prepared::{PreparedAttribute, PreparedPart, is_testable};
 use super::syntax::{
     AttributeConstraint, EclError, EclExpression, EclRefinement, HierarchyOperator, ValueConstraint,
 };
@@ -14,15 +15,20 @@ use crate::code_system::concept_set::ConceptSet;
 use crate::model::Budget;
 use crate::model::text_folding::same_folded;
 
+/// Number of concepts for each member of a reference set from which its members are tested one by one.
+const MEMBERS_PER_CONCEPT: usize = 16;
+
 /// Aliases of schemes of alternate identifiers, with the concepts of the schemes.
 const SCHEME_ALIASES: [(&str, &str); 1] = [("LOINC", "30051010000102")];
 
-/// Sets of the parts of a constraint that are already computed, by the address of the part.
+/// The parts of a constraint that are already computed or prepared, by the address of the part.
 #[derive(Default)]
-struct EvaluatedSets {
+struct EvaluatedSets<'a> {
     expressions: RefCell<HashMap<*const EclExpression, Rc<ConceptSet>>>,
     /// Number of reversed attributes of each concept.
     reversed: RefCell<HashMap<*const AttributeConstraint, Rc<Vec<u32>>>>,
+    /// Attributes of refinements. Nearly all constraints have one or two.
+    attributes: RefCell<Vec<(*const AttributeConstraint, Rc<PreparedAttribute<'a>>)>>,
 }
 
 /// Evaluation of a constraint on one code system.
@@ -30,7 +36,7 @@ pub(super) struct EclEvaluator<'a> {
     pub(super) system: &'a CodeSystem,
     pub(super) budget: &'a Budget<'a>,
     /// Computed sets, if all concepts are requested.
-    sets: Option<EvaluatedSets>,
+    sets: Option<EvaluatedSets<'a>>,
 }
 
 impl<'a> EclEvaluator<'a> {
@@ -211,6 +217,9 @@ impl<'a> EclEvaluator<'a> {
             EclExpression::Members(query) => return self.select_members(query),
             EclExpression::Walk(walk, inner) => return self.walk_from(*walk, &*self.concepts_of(inner)?),
             EclExpression::And(all) => {
+                if let Some(few) = self.intersect_few(all)? {
+                    return Ok(few);
+                }
                 out = ConceptSet::full(len);
                 for each in all {
                     words()?;
@@ -252,6 +261,78 @@ impl<'a> EclEvaluator<'a> {
         Ok(out)
     }
 
+    /// Prepares a part.
+    ///
+    /// # Errors
+    /// [`EclError`] if the part names an unknown concept, or if the budget is spent.
+    fn prepare(&self, part: &EclExpression) -> Result<PreparedPart<'a>, EclError> {
+        self.spend_step()?;
+        let all = |parts: &[EclExpression]| -> Result<Vec<_>, EclError> {
+            parts.iter().map(|part| self.prepare(part)).collect()
+        };
+        if !is_testable(part) {
+            return Ok(PreparedPart::Set(self.concepts_of(part)?));
+        }
+        Ok(match part {
+            EclExpression::Any => PreparedPart::Active,
+            EclExpression::AnyState => PreparedPart::All,
+            EclExpression::Concept(code) => match self.find_concept(code)? {
+                Some(concept) => PreparedPart::One(concept),
+                None => PreparedPart::Nothing,
+            },
+            // Without rows of ancestors, each test would walk the hierarchy.
+            EclExpression::Walk(..) if self.system.hierarchy().needs_walk() => {
+                PreparedPart::Set(self.concepts_of(part)?)
+            }
+            EclExpression::Walk(walk, of) => match self.prepare(of)? {
+                PreparedPart::One(concept) if self.system.hierarchy().cycle().is_empty() => {
+                    PreparedPart::Walk(*walk, concept)
+                }
+                _ => PreparedPart::Nothing,
+            },
+            EclExpression::MemberOf(of) => match self.prepare(of)? {
+                PreparedPart::One(set) => {
+                    PreparedPart::Members(self.system.subset(self.system.code(set)).unwrap_or_default())
+                }
+                _ => PreparedPart::Nothing,
+            },
+            EclExpression::And(parts) => PreparedPart::And(all(parts)?),
+            EclExpression::Or(parts) => PreparedPart::Or(all(parts)?),
+            EclExpression::Minus(from, without) => {
+                PreparedPart::Minus(Box::new([self.prepare(from)?, self.prepare(without)?]))
+            }
+            _ => unreachable!("other parts cannot be tested"),
+        })
+    }
+
+    /// The intersection of parts of which one is a reference set with few members: these are tested for the
+    /// other parts. `None` if there is no such part.
+    fn intersect_few(&self, parts: &[EclExpression]) -> Result<Option<ConceptSet>, EclError> {
+        let prepared: Vec<_> = parts
+            .iter()
+            .filter(|part| matches!(part, EclExpression::MemberOf(_)))
+            .map(|part| self.prepare(part))
+            .collect::<Result<_, _>>()?;
+        let lists = prepared.iter().filter_map(|part| match part {
+            PreparedPart::Members(members) => Some(*members),
+            _ => None,
+        });
+        let most = self.system.len() / MEMBERS_PER_CONCEPT;
+        let Some(few) = lists.min_by_key(|members| members.len()).filter(|members| members.len() <= most)
+        else {
+            return Ok(None);
+        };
+        let prepared: Vec<_> = parts.iter().map(|part| self.prepare(part)).collect::<Result<_, _>>()?;
+        let mut out = ConceptSet::default();
+        for member in few {
+            self.budget.spend(parts.len())?;
+            if prepared.iter().all(|part| part.has(self.system, *member)) {
+                out.insert(*member);
+            }
+        }
+        Ok(Some(out))
+    }
+
     fn add_subset(&self, name: &str, out: &mut ConceptSet) -> Result<(), EclError> {
         let members = self.system.subset(name).unwrap_or_default();
         self.budget.spend(members.len() / 8)?;
@@ -268,10 +349,11 @@ impl<'a> EclEvaluator<'a> {
         }
         for index in from.iter_after(0) {
             self.spend_step()?;
-            let next = hierarchy.neighbours(index, walk.up).into_owned();
-            match walk.one_step {
-                true => next.into_iter().for_each(|other| out.insert(other)),
-                false => out.reach(hierarchy, next, walk.up, self.budget)?,
+            let next = || hierarchy.neighbours(index, walk.up).into_owned();
+            match (walk.one_step, walk.up) {
+                (true, _) => next().into_iter().for_each(|other| out.insert(other)),
+                (false, true) => out.reach(hierarchy, next(), true, self.budget)?,
+                (false, false) => out.add_descendants(hierarchy, index, self.budget)?,
             }
         }
         if walk.with_self {
@@ -441,6 +523,31 @@ impl<'a> EclEvaluator<'a> {
             }
             return Ok(count);
         }
+        if let Some(sets) = &self.sets {
+            let prepared = self.prepared_attribute(sets, constraint)?;
+            for attribute in self.system.attributes(concept) {
+                self.spend_step()?;
+                if group.is_some_and(|group| group != attribute.group)
+                    || !prepared.name.has(self.system, attribute.kind)
+                {
+                    continue;
+                }
+                count += u32::from(match (&constraint.value, attribute.value) {
+                    (ValueConstraint::Expression(expression), AttributeValue::Concept(value)) => {
+                        let named = match prepared.value.get() {
+                            Some(named) => named,
+                            None => {
+                                let named = self.prepare(expression)?;
+                                prepared.value.get_or_init(|| named)
+                            }
+                        };
+                        named.has(self.system, value) != constraint.negated
+                    }
+                    (_, value) => self.value_matches(constraint, value)?,
+                });
+            }
+            return Ok(count);
+        }
         for attribute in self.system.attributes(concept) {
             self.spend_step()?;
             if group.is_none_or(|group| group == attribute.group)
@@ -451,6 +558,24 @@ impl<'a> EclEvaluator<'a> {
             }
         }
         Ok(count)
+    }
+
+    /// An attribute of a refinement, which is prepared once.
+    fn prepared_attribute(
+        &self,
+        sets: &EvaluatedSets<'a>,
+        constraint: &AttributeConstraint,
+    ) -> Result<Rc<PreparedAttribute<'a>>, EclError> {
+        let address = std::ptr::from_ref(constraint);
+        let known =
+            sets.attributes.borrow().iter().find(|(known, _)| *known == address).map(|(_, one)| one.clone());
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let name = self.prepare(&constraint.name)?;
+        let prepared = Rc::new(PreparedAttribute { name, value: OnceCell::new() });
+        sets.attributes.borrow_mut().push((address, prepared.clone()));
+        Ok(prepared)
     }
 
     /// Returns how often each concept is the value of a reversed attribute.
@@ -511,8 +636,8 @@ impl<'a> LiteralValue<'a> {
         let plain = text.strip_prefix('#').unwrap_or(text);
         match (plain.parse(), plain) {
             (Ok(number), _) if plain.len() < text.len() => Self::Number(number),
-            (_, "true" | "TRUE") => Self::Boolean(true),
-            (_, "false" | "FALSE") => Self::Boolean(false),
+            _ if plain.eq_ignore_ascii_case("true") => Self::Boolean(true),
+            _ if plain.eq_ignore_ascii_case("false") => Self::Boolean(false),
             _ => Self::Text(text.trim_matches('"')),
         }
     }

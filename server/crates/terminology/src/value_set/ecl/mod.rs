@@ -13,6 +13,7 @@
 //! | `filter_parser` | the filters of a constraint |
 //! | `filters` | the syntax tree of filters |
 //! | `evaluation` | the test of one concept, and the list of all |
+//! | `prepared` | parts that are prepared for tests of many concepts |
 //! | `filter_evaluation` | the test of filters |
 //! | `member_evaluation` | the rows of reference sets |
 //! | here | a parsed constraint, for the rest of the crate |
@@ -23,6 +24,7 @@ mod filter_parser;
 mod filters;
 mod member_evaluation;
 mod parser;
+mod prepared;
 mod syntax;
 
 use self::evaluation::EclEvaluator;
