@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use anyhow::{Context as _, Result, anyhow};
 use backup::manifest::AuditPosition;
@@ -19,6 +19,7 @@ use jiff::{SignedDuration, Timestamp};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use store::folder::make_folder;
 use store::space::DiskSpace;
@@ -32,9 +33,19 @@ use crate::node::shared_releases::hex;
 /// Beginning of the names of releases in a backup, and of files of exports.
 const RELEASES: &str = "releases/";
 const EXPORTS: &str = "exports/";
-/// Key of the record of the node that makes the backup, and the longest time for which it holds.
+/// Key of the record of the node that makes the backup ([`BackupTurn`]), and the longest time for which it
+/// holds.
 const TURN: &str = "backup/turn";
 const LONGEST_TURN: SignedDuration = SignedDuration::from_hours(6);
+
+/// The node that makes a backup.
+#[derive(Debug, Serialize, Deserialize)]
+struct BackupTurn {
+    /// Id of the node; `None` if the store belongs to one server.
+    node: Option<String>,
+    /// Id of the backup.
+    backup: String,
+}
 
 /// The parts of a server that a backup contains besides its store.
 pub struct BackupSources {
@@ -48,6 +59,8 @@ pub struct BackupSources {
     /// SHA-256 of the configuration file.
     configuration_sha256: Option<String>,
     last_time: AtomicI64,
+    /// Whether this process makes a backup by schedule.
+    has_turn: AtomicBool,
 }
 
 impl BackupSources {
@@ -63,6 +76,7 @@ impl BackupSources {
             schedule: config.backup.schedule.clone(),
             configuration_sha256: configuration.map(|text| hex(&Sha256::digest(text))),
             last_time: AtomicI64::new(0),
+            has_turn: AtomicBool::new(false),
         }
     }
 
@@ -189,16 +203,21 @@ impl BackupSources {
         if last.is_some_and(|last| last > now - schedule.every) {
             return Ok(());
         }
-        let turn = LedgerWrite::put(TURN, "", Expect::Absent).expiring(now + LONGEST_TURN);
+        self.end_turn_of_ended_node(store, &location, now).await?;
+        let turn = BackupTurn { node: store.node_id().await, backup: Manifest::id_at(now) };
+        let turn = serde_json::to_vec(&turn).expect("a turn has string keys only");
+        let turn = LedgerWrite::put(TURN, turn, Expect::Absent).expiring(now + LONGEST_TURN);
         match store.write(vec![turn], now).await {
             Err(StoreError::Conflict { .. }) => return Ok(()),
             written => drop(written?),
         }
+        self.has_turn.store(true, Ordering::Relaxed);
         let last_full = own().find(|backup| backup.follows.is_none());
         let full = last_full.is_none_or(|full| full.time <= now - schedule.full_every);
         let made = self.back_up(store, &location, full, now, &mut |_| {}).await;
         // If the turn cannot be ended, it ends by itself.
         drop(store.write(vec![LedgerWrite::delete(TURN, Expect::Any)], now).await);
+        self.has_turn.store(false, Ordering::Relaxed);
         let manifest = made?;
         self.last_time.store(manifest.time.as_second(), Ordering::Relaxed);
         tracing::info!(
@@ -212,6 +231,37 @@ impl BackupSources {
             tracing::info!(ids = removed.join(", "), "old backups were removed");
         }
         Ok(())
+    }
+
+    /// Ends the turn of a node that has ended during its backup, and removes what it has written.
+    async fn end_turn_of_ended_node(
+        &self,
+        store: &Store,
+        location: &BackupLocation,
+        now: Timestamp,
+    ) -> Result<()> {
+        let Some(record) = store.get(TURN, now).await? else { return Ok(()) };
+        // A node of an earlier version has written no name: its turn ends by itself.
+        let Ok(turn) = serde_json::from_slice::<BackupTurn>(&record.value) else { return Ok(()) };
+        let is_running = match &turn.node {
+            // No other process uses the store, and this one makes one backup at a time.
+            None => self.has_turn.load(Ordering::Relaxed),
+            Some(node) => store.nodes().await?.iter().any(|other| other.id == *node && other.is_running),
+        };
+        if is_running {
+            return Ok(());
+        }
+        location.remove_partial(&turn.backup).await?;
+        tracing::warn!(
+            id = turn.backup,
+            "a backup was interrupted by the end of its server; its files were removed"
+        );
+        let ended = LedgerWrite::delete(TURN, Expect::Revision(record.revision));
+        match store.write(vec![ended], now).await {
+            // Another node has ended it.
+            Err(StoreError::Conflict { .. }) => Ok(()),
+            ended => Ok(ended.map(drop)?),
+        }
     }
 
     /// The time of the last backup in the location of the schedule, in seconds since 1970; 0 if there is

@@ -6,8 +6,10 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use jiff::{SignedDuration, Timestamp};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
+use store::{Expect, Ledger as _, LedgerWrite, Store};
 use tempfile::TempDir;
 use test_database::TestDatabase;
 use test_object_store::{BUCKET, TestObjectStore};
@@ -350,4 +352,36 @@ async fn backups_are_made_by_schedule() {
     assert!(is_made, "no backup was made");
     let more = server.trefoil(&["backup"]);
     assert!(text(&more).contains("follows"), "{}", text(&more));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_that_was_interrupted_is_removed_and_made_again() {
+    let location = TempDir::new().unwrap();
+    let settings = format!("[backup]\nto = {:?}\nevery_h = 1\n", location.path());
+    let mut server = Server::in_fresh_folder().with_settings("");
+    server.start();
+    server.stop();
+    // A server that was killed during its backup leaves its turn and a part of the files.
+    let partial = "20260101T000000000Z";
+    {
+        let store = Store::open(&server.data().join("store")).unwrap();
+        let now = Timestamp::now();
+        let turn = LedgerWrite::put(
+            "backup/turn",
+            format!(r#"{{"node":null,"backup":"{partial}"}}"#),
+            Expect::Absent,
+        );
+        store.write(vec![turn.expiring(now + SignedDuration::from_hours(6))], now).await.unwrap();
+    }
+    std::fs::create_dir(location.path().join(partial)).unwrap();
+    std::fs::write(location.path().join(partial).join("ledger-00001.gz"), "a part").unwrap();
+    std::fs::write(server.data().join("trefoil.toml"), &settings).unwrap();
+    server.start();
+    let config = server.data().join("trefoil.toml");
+    let list = ["restore", "--list", "--config", path(&config), "--data", path(server.data())];
+    // Each look starts a process, so no pause is needed.
+    let is_made = (0..500).any(|_| trefoil(&list, 0).contains("full"));
+    assert!(is_made, "no backup was made");
+    let left = std::fs::read_dir(location.path().join(partial)).into_iter().flatten().count();
+    assert_eq!(left, 0, "the interrupted backup is still there");
 }

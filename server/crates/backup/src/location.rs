@@ -140,6 +140,17 @@ impl BackupLocation {
         Ok(backups)
     }
 
+    /// Removes what an interrupted backup has left. A backup that is complete is kept.
+    ///
+    /// # Errors
+    /// Returns [`BackupError`] if the location cannot be read or an object not removed.
+    pub async fn remove_partial(&self, id: &str) -> Result<(), BackupError> {
+        match self.backups().await?.iter().any(|backup| backup.id == id) {
+            true => Ok(()),
+            false => self.remove(id).await,
+        }
+    }
+
     /// Removes all objects below a folder.
     pub(crate) async fn remove(&self, folder: &str) -> Result<(), BackupError> {
         let failed = self.failed("remove", folder);

@@ -97,6 +97,11 @@ impl AttachedFile {
 
 impl Manifest {
     /// The manifest of a backup whose log begins after the sequence number of `follows`, without content yet.
+    /// The id of a backup that is made at a time.
+    pub fn id_at(time: Timestamp) -> String {
+        time.strftime("%Y%m%dT%H%M%S%3fZ").to_string()
+    }
+
     pub(crate) fn new(
         time: Timestamp,
         store_id: String,
@@ -106,7 +111,7 @@ impl Manifest {
         Self {
             format: FORMAT,
             program: env!("CARGO_PKG_VERSION").to_owned(),
-            id: time.strftime("%Y%m%dT%H%M%S%3fZ").to_string(),
+            id: Self::id_at(time),
             time,
             follows: follows.map(|follows| follows.id.clone()),
             store_id,
