@@ -204,10 +204,15 @@ impl Store {
         }
     }
 
-    /// Marks this node as ended (see [`Store::announce`]).
+    /// Ends the use of the store by this process: marks the node as ended (see [`Store::announce`]), or
+    /// writes the journal of a folder to its tables, so that the next start finds a clean end. Writes fail
+    /// from then on.
     pub async fn depart(&self) {
-        if let StoreEngine::Postgres(database) = &self.engine {
-            database.depart().await;
+        match &self.engine {
+            StoreEngine::Postgres(database) => database.depart().await,
+            // A failure is found by the next start, which reads the journal again.
+            StoreEngine::File(file) => drop(file.end().await),
+            StoreEngine::Memory(_) | StoreEngine::SharedMemory(_) => {}
         }
     }
 

@@ -69,6 +69,13 @@ impl DiskSpace {
             tracing::info!("the last stop was not clean; the journal of the store is read again");
         }
         let opened = OpenEngine::open(dir, &state, accept_damage)?;
+        let mut state = state;
+        if std::mem::take(&mut state.is_clean)
+            && let Err(error) = state.write(dir)
+        {
+            // If the process is killed, the next start does not sync the names of the files that it adds.
+            tracing::warn!(%error, "the state of the store cannot be written; it counts as ended");
+        }
         let checkpoints =
             CheckpointState { state, journal: JournalTail::default(), files: TableFiles::default() };
         let disk = Self {

@@ -50,7 +50,7 @@ use self::readers::ReaderThreads;
 pub use self::state::FolderFormat;
 pub(crate) use self::transfer::FileMoment;
 use self::view::CommittedView;
-use self::writer::{MonotonicClock, ReplySender, WriteRequest, WriterThread};
+use self::writer::{MonotonicClock, ReplySender, WriteRequest, WriterThread, has_ended};
 use crate::{
     ChangePage, ChangeRecord, ChangesBefore, Commit, FileUsage, IndexEntry, IndexLookup, KeyOrder, Ledger,
     LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError,
@@ -199,11 +199,15 @@ impl FileEngine {
     /// Sends a request to the writer and awaits its answer.
     async fn ask<T>(&self, request: impl FnOnce(ReplySender<T>) -> WriteRequest) -> Result<T, StoreError> {
         let shared = &self.shared;
-        let stopped = || StoreError::ReadOnly { part: "engine", reason: "the writer has stopped".to_owned() };
         let (reply, answer) = oneshot::channel();
         let queue = shared.queue.as_ref().expect("the queue is open until the last handle is dropped");
-        queue.send(request(reply)).await.map_err(|_| stopped())?;
-        answer.await.map_err(|_| stopped())?
+        queue.send(request(reply)).await.map_err(|_| has_ended())?;
+        answer.await.map_err(|_| has_ended())?
+    }
+
+    /// Ends the writer (see [`crate::Store::depart`]).
+    pub(crate) async fn end(&self) -> Result<(), StoreError> {
+        self.ask(WriteRequest::End).await
     }
 
     /// Reads a page on one of the reader threads.

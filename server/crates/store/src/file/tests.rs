@@ -207,3 +207,30 @@ fn a_store_of_another_format_is_not_called_corrupt() {
          or a new folder"
     );
 }
+
+/// The state file says that the store ended as it should only between a departure and the next start.
+#[tokio::test]
+async fn a_departure_is_a_clean_end() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let open = || {
+        FileEngine::open_on(dir.path(), on(dir.path(), space_of(dir.path(), || 1 << 29)), clock()).unwrap()
+    };
+    let is_clean = || state::StoreState::read(dir.path()).unwrap().unwrap().is_clean;
+    let put = |key: &str| vec![LedgerWrite::put(key, "x", Expect::Any)];
+    let now = Timestamp::UNIX_EPOCH;
+    let store = open();
+    store.write(put("a"), now).await.unwrap();
+    assert!(!is_clean());
+    // Requests may still hold the store when its process ends.
+    let (held, late) = (store.clone(), store.clone());
+    let (written, ended) = tokio::join!(store.write(put("b"), now), held.end());
+    written.unwrap();
+    ended.unwrap();
+    assert!(is_clean());
+    assert!(matches!(late.write(put("c"), now).await, Err(StoreError::ReadOnly { .. })));
+    assert!(late.get("b", now).await.unwrap().is_some());
+    drop((store, held, late));
+    let store = open();
+    assert!(!is_clean(), "a kill after this start is not a clean end");
+    assert!(store.get("b", now).await.unwrap().is_some() && store.get("c", now).await.unwrap().is_none());
+}

@@ -53,6 +53,13 @@ pub(super) enum WriteRequest {
     EmptyJournal(ReplySender<()>),
     /// Checks whether a small write is possible.
     Check(ReplySender<()>),
+    /// Ends the writer after the requests before it.
+    End(ReplySender<()>),
+}
+
+/// The error of a write after the end of the writer.
+pub(super) fn has_ended() -> StoreError {
+    StoreError::ReadOnly { part: "engine", reason: "the writer has stopped".to_owned() }
 }
 
 impl WriteRequest {
@@ -68,7 +75,8 @@ impl WriteRequest {
             Self::Replay(_, reply)
             | Self::RemoveReplayed(_, reply)
             | Self::EmptyJournal(reply)
-            | Self::Check(reply) => {
+            | Self::Check(reply)
+            | Self::End(reply) => {
                 drop(reply.send(Err(error)));
             }
         }
@@ -99,7 +107,7 @@ impl WriteRequest {
             Self::Reassign(reassignments, _) => {
                 reassignments.iter().map(|one| 64 * (1 + one.terms.len() + one.versions.len())).sum()
             }
-            Self::EmptyJournal(_) | Self::Check(_) => 0,
+            Self::EmptyJournal(_) | Self::Check(_) | Self::End(_) => 0,
             Self::Sweep(_, limit, _) => limit.saturating_mul(64),
         }
     }
@@ -159,7 +167,7 @@ impl WriterThread {
         Self { disk, elapsed, idle_after, counters, kinds, last, failed: None, since_checkpoint: 0 }
     }
 
-    /// Processes requests until all handles of the store are dropped.
+    /// Processes requests until all handles of the store are dropped, or one asks for the end.
     pub fn run(mut self, mut queue: mpsc::Receiver<WriteRequest>) {
         let clock = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let clock = clock.expect("a current-thread runtime needs no resources of the system");
@@ -184,10 +192,28 @@ impl WriterThread {
                 weight += next.weight();
                 requests.push(next);
             }
+            if let Some(at) = requests.iter().position(|request| matches!(request, WriteRequest::End(_))) {
+                let ended = requests.split_off(at);
+                self.round(requests, weight);
+                self.end();
+                // Later requests find a store that has ended.
+                for request in ended {
+                    match request {
+                        WriteRequest::End(reply) => drop(reply.send(Ok(()))),
+                        late => late.refuse(has_ended()),
+                    }
+                }
+                return;
+            }
             self.round(requests, weight);
             self.settle(memtable_budget::bound);
             self.checkpoint(CHECKPOINT_BYTES, false);
         }
+        self.end();
+    }
+
+    /// Writes everything to the tables, and records that the store has ended as it should.
+    fn end(&mut self) {
         self.settle(memtable_budget::end);
         self.checkpoint(0, true);
     }
@@ -272,7 +298,8 @@ impl WriterThread {
                 WriteRequest::Erase(..)
                 | WriteRequest::RemoveReplayed(..)
                 | WriteRequest::Reassign(..)
-                | WriteRequest::EmptyJournal(_) => {
+                | WriteRequest::EmptyJournal(_)
+                | WriteRequest::End(_) => {
                     unreachable!("they are not written together with others")
                 }
             }));
