@@ -1,7 +1,7 @@
 //! Evaluation of a constraint, either for one concept without computing any set, or for all concepts with a
 //! set for each part of the constraint.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
@@ -18,6 +18,9 @@ use crate::model::text_folding::same_folded;
 /// Number of concepts for each member of a reference set from which its members are tested one by one.
 const MEMBERS_PER_CONCEPT: usize = 16;
 
+/// Number of concepts from which a set is computed for the values of a refinement.
+const MANY: usize = 2_000;
+
 /// Aliases of schemes of alternate identifiers, with the concepts of the schemes.
 const SCHEME_ALIASES: [(&str, &str); 1] = [("LOINC", "30051010000102")];
 
@@ -29,6 +32,9 @@ struct EvaluatedSets<'a> {
     reversed: RefCell<HashMap<*const AttributeConstraint, Rc<Vec<u32>>>>,
     /// Attributes of refinements. Nearly all constraints have one or two.
     attributes: RefCell<Vec<(*const AttributeConstraint, Rc<PreparedAttribute<'a>>)>>,
+    /// Whether the refinement is tested for so many concepts that a set of its values is faster than tests of
+    /// their ancestors, which are all over the memory.
+    has_many: Cell<bool>,
 }
 
 /// Evaluation of a constraint on one code system.
@@ -238,11 +244,16 @@ impl<'a> EclEvaluator<'a> {
                 out.subtract(&*self.concepts_of(without)?);
             }
             EclExpression::Refined(inner, refinement) => {
-                for concept in self.concepts_of(inner)?.iter_after(0) {
+                let candidates = self.concepts_of(inner)?;
+                let outer = self.sets.as_ref().map(|sets| sets.has_many.replace(candidates.count() > MANY));
+                for concept in candidates.iter_after(0) {
                     self.spend_step()?;
                     if self.satisfies(refinement, concept)? {
                         out.insert(concept);
                     }
+                }
+                if let (Some(sets), Some(outer)) = (&self.sets, outer) {
+                    sets.has_many.set(outer);
                 }
             }
             EclExpression::Values(of, name) => {
@@ -537,7 +548,10 @@ impl<'a> EclEvaluator<'a> {
                         let named = match prepared.value.get() {
                             Some(named) => named,
                             None => {
-                                let named = self.prepare(expression)?;
+                                let named = match sets.has_many.get() {
+                                    true => PreparedPart::Set(self.concepts_of(expression)?),
+                                    false => self.prepare(expression)?,
+                                };
                                 prepared.value.get_or_init(|| named)
                             }
                         };
