@@ -117,7 +117,15 @@ impl<'a> TranslateRequest<'a> {
 
 /// The codes of the request, and the way in which they are sent.
 fn read_codes(input: OperationInput<'_>) -> Result<(Vec<Coding>, CodeParameters), TxError> {
-    let system = input.text(TRANSLATE_SYSTEM)?.or(input.text(SOURCE_SYSTEM)?);
+    let system = match (input.text(TRANSLATE_SYSTEM)?, input.text(SOURCE_SYSTEM)?) {
+        (Some(system), Some(source)) if system != source => {
+            return Err(malformed(
+                SOURCE_SYSTEM.row().name,
+                format!("'{source}' differs from 'system', '{system}'; send one of them"),
+            ));
+        }
+        (system, source) => system.or(source),
+    };
     let version = input.text(TRANSLATE_VERSION)?;
     let mut sent = Vec::new();
     for way in WAYS {
