@@ -9,7 +9,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::{SignedDuration, Timestamp};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use store::{Expect, Ledger as _, LedgerWrite, Store};
+use store::{DatabaseLimits, DatabaseUrl, Expect, Ledger as _, LedgerWrite, Store};
 use tempfile::TempDir;
 use test_database::TestDatabase;
 use test_object_store::{BUCKET, TestObjectStore};
@@ -384,4 +384,40 @@ async fn a_backup_that_was_interrupted_is_removed_and_made_again() {
     assert!(is_made, "no backup was made");
     let left = std::fs::read_dir(location.path().join(partial)).into_iter().flatten().count();
     assert_eq!(left, 0, "the interrupted backup is still there");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_node_takes_the_turn_of_one_that_has_ended() {
+    let Some(database) = TestDatabase::shared() else { return };
+    let url = database.create().unwrap();
+    let location = TempDir::new().unwrap();
+    let settings = format!("[backup]\nto = {:?}\nevery_h = 1\n", location.path());
+    let mut ended = Server::in_fresh_folder().over_plain_http().with_settings("");
+    let base = ended.base();
+    ended = ended.sharing(&base, &url);
+    ended.start();
+    let mut other = Server::in_fresh_folder().over_plain_http().with_settings(&settings).sharing(&base, &url);
+    let store =
+        Store::postgres(&DatabaseUrl::new(url.clone(), None), DatabaseLimits::default()).await.unwrap();
+    let node = store.nodes().await.unwrap().into_iter().find(|node| node.is_running).unwrap().id;
+    let partial = "20260101T000000000Z";
+    let now = Timestamp::now();
+    let turn = json!({ "node": node, "backup": partial }).to_string();
+    let turn =
+        LedgerWrite::put("backup/turn", turn, Expect::Absent).expiring(now + SignedDuration::from_hours(6));
+    store.write(vec![turn], now).await.unwrap();
+    std::fs::create_dir(location.path().join(partial)).unwrap();
+    let part = location.path().join(partial).join("ledger-00001.gz");
+    std::fs::write(&part, "a part").unwrap();
+
+    // While the node runs, its backup is its own. When it has ended, another node that starts takes over.
+    let list = ["restore", "--from", path(location.path()), "--list"];
+    let made = || trefoil(&list, 0).contains("full");
+    other.start();
+    assert!((0..20).all(|_| !made()) && part.exists(), "the turn of a running node was taken");
+    other.stop();
+    ended.stop();
+    other.start();
+    assert!((0..500).any(|_| made()), "no backup was made");
+    assert!(!part.exists(), "the interrupted backup is still there");
 }
