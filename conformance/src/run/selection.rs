@@ -17,6 +17,7 @@ use crate::spec::endpoints::{self, DestinationError};
 use crate::spec::preconditions;
 use crate::spec::request::Body;
 use crate::spec::requirement::{BoundActor, Level};
+use crate::wire::variables::OPERATIONS;
 
 /// The selected cases, and the actions that they may do.
 #[derive(Debug, Clone)]
@@ -218,19 +219,6 @@ fn granted(profile: &Map<String, Value>, step: &Step) -> Option<String> {
 
 /// Grant type of the device flow (RFC 8628 3.4).
 const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
-
-/// The operations that cases ask for.
-const OPERATIONS: [&str; 9] = [
-    "batch-validate-code",
-    "closure",
-    "expand",
-    "export",
-    "lookup",
-    "subsumes",
-    "translate",
-    "validate-code",
-    "versions",
-];
 
 /// The operation at the end of a path. Other names with a dollar sign are variables, such as those of ids.
 fn operation_of(path: &str) -> Option<&'static str> {

@@ -80,6 +80,7 @@ pub const FILES: &[(&str, &str)] = tables![
     "validate-code.toml",
     "fhir-operations.toml",
     "subsumes.toml",
+    "closure.toml",
     "translate.toml",
     "ecosystem.toml",
     "lookup.toml",

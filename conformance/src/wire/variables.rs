@@ -6,9 +6,10 @@
 use serde_json::{Map, Value};
 
 /// FHIR operations, whose names begin with `$` like variables.
-pub const OPERATIONS: [&str; 8] = [
+pub const OPERATIONS: [&str; 9] = [
     "validate-code",
     "batch-validate-code",
+    "closure",
     "subsumes",
     "lookup",
     "expand",

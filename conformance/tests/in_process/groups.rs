@@ -9,6 +9,8 @@ use trefoil_conformance::wire::variables::OPERATIONS;
 const DEMO: [&str; 4] = ["demo-data", "demo-terminology", "system-token", "token"];
 /// Precondition that adds the imported releases to the demo project.
 const RELEASES: &str = "releases";
+/// Operations that the server answers from its own state, not with the terminology crate alone.
+const SERVED: [&str; 2] = ["closure", "export"];
 /// Statuses with which the HTTP layer responds without calling the terminology crate.
 const HTTP_STATUSES: [StatusCode; 7] = [
     StatusCode::UNAUTHORIZED,
@@ -57,9 +59,9 @@ pub fn group_of(case: &Case) -> Result<RowGroup, String> {
     }
 }
 
-/// Returns whether a destination ends with a terminology operation.
+/// Returns whether a destination ends with an operation of the terminology crate.
 fn is_terminology(to: &str) -> bool {
     let path = to.split('?').next().unwrap_or_default();
     let operation = path.rsplit('/').next().and_then(|last| last.strip_prefix('$'));
-    operation.is_some_and(|name| name != "export" && OPERATIONS.contains(&name))
+    operation.is_some_and(|name| !SERVED.contains(&name) && OPERATIONS.contains(&name))
 }

@@ -137,6 +137,7 @@ impl Route {
         let is_export = self.path.contains("$export") || self.path.contains("/bulk/");
         match self.handler {
             Handler::Operation(_) => RouteWork::Terminology,
+            _ if self.path.ends_with("/$closure") => RouteWork::Terminology,
             _ if is_export => RouteWork::Export,
             _ if !self.path.starts_with("fhir/") => RouteWork::Fixed,
             _ if self.only_reads() => RouteWork::Read,
@@ -255,6 +256,7 @@ static FHIR: &[Route] = routes! {
     POST   "fhir/R4/Patient/$export" Cors => fhir::export::export_patients(body);
     GET    "fhir/R4/Group/{id}/$export" Cors NoHead => fhir::export::export_group(id, body);
     POST   "fhir/R4/Group/{id}/$export" Cors => fhir::export::export_group(id, body);
+    POST   "fhir/R4/$closure" Cors => fhir::closure::maintain_closure(body);
     GET    "fhir/R4/$versions" AnyOrigin => fhir::metadata::read_versions();
     POST   "fhir/R4/$versions" AnyOrigin Reads => fhir::metadata::read_versions();
     GET    "fhir/R4/bulk/{job}" Cors => fhir::export::export_status(job);

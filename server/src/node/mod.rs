@@ -17,6 +17,7 @@
 //! | [`group_members`] | members of the Groups that a client is limited to |
 //! | [`patient_assignment`] | assigns the versions of earlier programs to Patients |
 //! | [`patient_relations`] | the patients of carers |
+//! | [`closure_tables`] | the closure tables of clients |
 //! | [`client_overview`] | origins and response types of all clients |
 //! | [`capacity`], [`hashing`], [`question_pool`], [`byte_budget`], [`memory_limit`], [`descriptors`] | limits on CPU time, memory and file descriptors |
 //! | [`process_usage`] | memory, processor time and descriptors of this process |
@@ -33,6 +34,7 @@ pub mod capacity;
 pub mod certificate;
 pub mod client_overview;
 pub mod clock_check;
+pub mod closure_tables;
 pub mod data_folder;
 pub mod descriptors;
 pub mod development_certificate;

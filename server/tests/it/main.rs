@@ -15,6 +15,7 @@ mod bulk_data_client;
 mod certificates;
 mod ci_examples;
 mod clients;
+mod closure_tables;
 mod cluster;
 mod command_line;
 mod console;

@@ -1,5 +1,6 @@
 //! FHIR R4 terminology over immutable, in-memory indexes: `$validate-code` of value sets and of code systems,
-//! `$batch-validate-code`, `$subsumes`, `$lookup`, `$expand` and `$translate`. No HTTP, no async, no IO.
+//! `$batch-validate-code`, `$subsumes`, `$lookup`, `$expand`, `$translate` and `$closure`. No HTTP, no async,
+//! no IO.
 //!
 //! The modules are layers: each one uses only those above it in this table.
 //!
@@ -62,6 +63,7 @@ pub use model::budget::{Budget, BudgetCheck, BudgetExhausted, ExhaustionCause};
 pub use model::dialects::SnomedDialects;
 pub use model::error::{TxError, Unprocessable};
 pub use model::language::MAX_LANGUAGES;
+pub use ops::closure::{ClosureRequest, ClosureTable, MAX_CLOSURE_CODES};
 pub use ops::expand::MAX_EXPANSION_CODES;
 pub use ops::service::{OperationAnswer, Terminology};
 pub use ops::validate::batch::MAX_BATCH_ITEMS;

@@ -25,6 +25,7 @@ use crate::administration::registration_warnings::user_warnings;
 use crate::administration::shown::{ShownConsent, ShownMethods, ShownSession, ShownUser};
 use crate::administration::user_change::{UserChange, new_user};
 use crate::administration::user_facts::user_facts;
+use crate::node::closure_tables;
 
 /// A user: by name on the command line, by subject over HTTP.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -395,12 +396,17 @@ impl Command for Delete {
 
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
         let accounts = if self.forget { AccountsOfDeleted::Forget } else { AccountsOfDeleted::Remember };
+        let users = &call.services.identity.users;
         let name = match self.user {
             // It may be the subject of a deleted user.
             UserAddress::Name(name) => name,
             UserAddress::Sub(_) => self.user.read(call).await?.user.username,
         };
-        call.services.identity.users.delete_user(&name, accounts, call.now()).await?;
+        let user = users.user_by_name(&name, call.now()).await?;
+        users.delete_user(&name, accounts, call.now()).await?;
+        if let Some(user) = user {
+            closure_tables::remove_of_user(call.services.resources.store(), &user.sub, call.now()).await?;
+        }
         Ok(Answer::Done(format!("deleted {name}")))
     }
 }

@@ -80,6 +80,9 @@ fn operation(app: &App, kind: Option<&str>, name: &str) -> Value {
         (None, "export") => export("export"),
         (Some("Patient"), "export") => export("patient-export"),
         (Some("Group"), "export") => export("group-export"),
+        (None, "closure") => {
+            json!({ "name": name, "definition": "http://hl7.org/fhir/OperationDefinition/ConceptMap-closure" })
+        }
         (None, name) => {
             let definition = format!("http://hl7.org/fhir/OperationDefinition/CapabilityStatement-{name}");
             json!({ "name": name, "definition": definition })

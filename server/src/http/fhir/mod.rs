@@ -4,6 +4,7 @@ pub mod access;
 pub mod binary;
 pub mod bundle;
 mod bundle_writer;
+pub mod closure;
 pub mod download;
 pub mod export;
 pub mod history;

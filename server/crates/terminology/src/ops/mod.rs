@@ -1,5 +1,6 @@
 //! The operations, and the service that runs them.
 
+pub mod closure;
 pub(crate) mod concept_texts;
 pub mod expand;
 mod first_positions;

@@ -8,6 +8,7 @@ use arc_swap::{ArcSwap, Guard};
 use fhir::{Json as _, Parameters};
 use serde_json::value::RawValue;
 
+use super::closure::{ClosureRequest, ClosureTable};
 use super::{expand, lookup, subsumes, translate, validate};
 use crate::catalog::overlay::{OverlayCache, SentResources};
 use crate::catalog::{Catalog, ConceptModelMode, PreferredVersions, ResourceProblem, TerminologyChange};
@@ -153,6 +154,28 @@ impl Terminology {
             };
             parameters.map(OperationAnswer::Parameters)
         })
+    }
+
+    /// Answers `$closure` with a ConceptMap, whose date is `now`. Returns the changed table, which the caller
+    /// stores, and the map.
+    ///
+    /// # Errors
+    /// Returns [`TxError`] if a code cannot be added, or if a code system of the table is no longer stored.
+    pub fn closure(
+        &self,
+        name: &str,
+        table: &ClosureTable,
+        request: ClosureRequest<'_>,
+        now: impl Display,
+        budget: &Budget<'_>,
+    ) -> Result<(ClosureTable, Box<RawValue>), TxError> {
+        let catalog = self.current_catalog();
+        let (table, since) = match request {
+            ClosureRequest::Add(codings) => (table.with_codes(&catalog, codings, budget)?, table.version),
+            ClosureRequest::Since(version) => (table.clone(), version),
+        };
+        let map = table.concept_map(&catalog, name, since, &now.to_string(), budget)?;
+        Ok((table, map))
     }
 
     /// Runs an operation on the catalog, including the resources of the request.

@@ -4,6 +4,7 @@
 
 mod agreement;
 mod built_in;
+mod closure;
 mod costs;
 mod ecl;
 mod ecosystem;
