@@ -113,6 +113,9 @@ pub struct BenchArgs {
     /// Use wrk as the load generator of the operations of terminology.
     #[arg(long, conflicts_with = "group")]
     pub outside: bool,
+    /// Count the instructions of a request with valgrind.
+    #[arg(long, conflicts_with = "outside")]
+    pub instructions: bool,
     /// Options of the benchmark program, such as --rounds=1.
     #[arg(last = true, value_name = "OPTIONS")]
     pub options: Vec<String>,

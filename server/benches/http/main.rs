@@ -7,11 +7,13 @@
 //! use the same transport: HTTP/1.1 without TLS, over TLS with `--tls`, or HTTP/2 over TLS with `--http2`.
 //! With `--postgres` the store of Trefoil is in a private PostgreSQL database. Handshakes are not measured.
 //! With `--outside` the load generator is `wrk`; with `tx20` the workloads are those of a public benchmark.
+//! With `--instructions` both servers run under callgrind, which counts instructions instead of time.
 //! Only the ratios are meaningful, because the speed of a machine varies. The benchmarks do not pass or fail.
 
 mod connection;
 mod download;
 mod identity;
+mod instructions;
 mod outside;
 mod scale;
 mod search;
@@ -39,6 +41,7 @@ const CONNECTIONS: usize = 16;
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    let counts = args.iter().any(|arg| arg == "--instructions");
     let transport = args.iter().find_map(|arg| Transport::from_flag(arg)).unwrap_or(Transport::Plain);
     if let Some(tls) = args.iter().position(|arg| arg == "--floor").and_then(|at| args.get(at + 1)) {
         return server::floor(transport, tls.as_ref());
@@ -67,8 +70,9 @@ fn main() {
         terminology::import(data.path());
     }
     // The name `bulk` includes the downloads, which are measured without TLS.
-    let downloads =
-        transport == Transport::Plain && wanted.is_none_or(|wanted| wanted == "bulk" || wanted == "download");
+    let downloads = !counts
+        && transport == Transport::Plain
+        && wanted.is_none_or(|wanted| wanted == "bulk" || wanted == "download");
     if downloads {
         download::import(data.path());
     }
@@ -89,13 +93,21 @@ fn main() {
     let log = std::fs::File::create(data.path().join("server.log")).expect("the log can be created");
     let says = format!("ready {}://", transport.scheme());
     let connector = || Arc::new(Connector::new(transport, data.path()));
-    let trefoil = Arc::new(Server::start(serve.stderr(log), &says, connector));
     let mut floor = Command::new(this);
     floor.args(&args).arg("--floor").arg(data.path().join("tls"));
+    let dumps = tempfile::tempdir().expect("a temporary folder can be created");
+    if counts {
+        serve = instructions::command(&serve, dumps.path());
+        floor = instructions::command(&floor, dumps.path());
+    }
+    let trefoil = Arc::new(Server::start(serve.stderr(log), &says, connector));
     let floor = Server::start(&mut floor, "listening ", || trefoil.connector());
     let bench = Bench::new(trefoil.clone(), demo(data.path()));
     if downloads {
         download::measure(&bench, data.path());
+    }
+    if counts {
+        return instructions::measure(&work, &bench, &floor, dumps.path());
     }
     if args.iter().any(|arg| arg == "--outside") {
         return outside::measure(&work, &bench, &floor, rounds);

@@ -97,6 +97,11 @@ impl Server {
         Self { address: process.address().to_owned(), process, connector: connector() }
     }
 
+    /// Returns the identifier of the process.
+    pub(crate) fn process_id(&self) -> u32 {
+        self.process.id()
+    }
+
     pub(crate) fn connector(&self) -> Arc<Connector> {
         self.connector.clone()
     }
@@ -142,8 +147,13 @@ impl Server {
 
     /// Sends a request and checks that it succeeds.
     pub(crate) fn ask(&self, connection: &mut Connection, request: &str) {
+        self.ask_for("200", connection, request);
+    }
+
+    /// Sends a request and checks the status of the answer.
+    pub(crate) fn ask_for(&self, expected: &str, connection: &mut Connection, request: &str) {
         let (head, body) = connection.call(request);
-        assert_eq!(status(&head), "200", "{head}{body}");
+        assert_eq!(status(&head), expected, "{request}\n{head}{body}");
     }
 
     /// Signs in as the demo user. Returns the access token from the redirect URL, and the cookies.

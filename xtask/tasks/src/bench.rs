@@ -15,6 +15,10 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     if args.outside {
         return check(bench("trefoil-server", "http").args(["terminology", "--outside"]).args(&args.options));
     }
+    if args.instructions {
+        let group = args.group.map(BenchGroup::name);
+        return check(bench("trefoil-server", "http").args(group).arg("--instructions").args(&args.options));
+    }
     match args.group {
         Some(Patients) => return with_options(bench("trefoil-resources", "patients")),
         Some(Log) => return with_options(bench("trefoil-server", "log")),
