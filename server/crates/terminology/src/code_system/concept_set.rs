@@ -6,8 +6,10 @@ use super::hierarchy::ConceptHierarchy;
 use crate::model::Budget;
 use crate::model::budget::BudgetExhausted;
 
-/// Number of ordinals of an interval that count as one step.
-const ORDINALS_PER_STEP: usize = 8;
+/// Number of ordinals of an interval that count as one step: those of one word.
+const ORDINALS_PER_STEP: usize = 64;
+/// Number of children in other branches that count as one step.
+const CHILDREN_PER_STEP: usize = 8;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ConceptSet {
@@ -64,15 +66,12 @@ impl ConceptSet {
     ) -> Result<(), BudgetExhausted> {
         let Range { start, end } = hierarchy.interval(of);
         let mut below = start + 1..end;
-        let mut waiting = hierarchy.non_tree_children(of).to_vec();
+        let mut waiting = hierarchy.non_tree_children(of..of + 1).to_vec();
         loop {
+            let before = waiting.len();
             budget.spend(1 + below.len() / ORDINALS_PER_STEP)?;
-            for index in below {
-                if !self.has(index) {
-                    self.insert(index);
-                    waiting.extend(hierarchy.non_tree_children(index));
-                }
-            }
+            self.insert_interval(below, |new| waiting.extend(hierarchy.non_tree_children(new)));
+            budget.spend((waiting.len() - before) / CHILDREN_PER_STEP)?;
             // The descendants in the tree of what was added are in the set. Only children in other branches
             // remain.
             let next = loop {
@@ -86,13 +85,33 @@ impl ConceptSet {
         }
     }
 
-    pub(crate) fn has(&self, index: u32) -> bool {
-        let word = (index as usize / 64).checked_sub(self.begin).and_then(|word| self.words.get(word));
-        word.is_some_and(|word| word & (1 << (index % 64)) != 0)
+    /// Adds the ordinals of an interval. Calls `new` with each interval of those that were not in the set.
+    fn insert_interval(&mut self, interval: Range<u32>, mut new: impl FnMut(Range<u32>)) {
+        let Range { start, end } = interval;
+        if start >= end {
+            return;
+        }
+        let [first, last] = [start, end - 1].map(|index| index as usize / 64);
+        self.cover(first);
+        self.cover(last);
+        for number in first..=last {
+            let begin = number as u32 * 64;
+            let above = u64::MAX << start.saturating_sub(begin);
+            let within = above & (u64::MAX >> (begin + 63).saturating_sub(end - 1));
+            let word = &mut self.words[number - self.begin];
+            let mut added = within & !*word;
+            *word |= within;
+            while added != 0 {
+                let from = added.trailing_zeros();
+                let run = (added >> from).trailing_ones();
+                new(begin + from..begin + from + run);
+                added &= u64::MAX.checked_shl(from + run).unwrap_or(0);
+            }
+        }
     }
 
-    pub(crate) fn insert(&mut self, index: u32) {
-        let word = index as usize / 64;
+    /// Stores the word of this number, which may be new.
+    fn cover(&mut self, word: usize) {
         if self.words.is_empty() {
             self.begin = word;
         } else if word < self.begin {
@@ -102,6 +121,16 @@ impl ConceptSet {
         if word - self.begin >= self.words.len() {
             self.words.resize(word - self.begin + 1, 0);
         }
+    }
+
+    pub(crate) fn has(&self, index: u32) -> bool {
+        let word = (index as usize / 64).checked_sub(self.begin).and_then(|word| self.words.get(word));
+        word.is_some_and(|word| word & (1 << (index % 64)) != 0)
+    }
+
+    pub(crate) fn insert(&mut self, index: u32) {
+        let word = index as usize / 64;
+        self.cover(word);
         self.words[word - self.begin] |= 1 << (index % 64);
     }
 
@@ -206,6 +235,30 @@ impl ConceptSet {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
+    /// The intervals of adjacent ordinals, in ascending order.
+    pub(crate) fn intervals(&self) -> impl Iterator<Item = Range<u32>> {
+        let mut next = self.begin as u32 * 64;
+        let end = next + self.words.len() as u32 * 64;
+        std::iter::from_fn(move || {
+            let start = self.next_with(next, end, true)?;
+            next = self.next_with(start, end, false).unwrap_or(end);
+            Some(start..next)
+        })
+    }
+
+    /// The first ordinal from `from` and below `end` that is in the set, or not in it.
+    fn next_with(&self, mut from: u32, end: u32, is_in: bool) -> Option<u32> {
+        while from < end {
+            let word = self.word(from as usize / 64);
+            let wanted = (if is_in { word } else { !word }) >> (from % 64);
+            if wanted != 0 {
+                return Some(from + wanted.trailing_zeros());
+            }
+            from = (from / 64 + 1) * 64;
+        }
+        None
+    }
+
     /// The ordinals in ascending order, without the first `skip`.
     pub(crate) fn iter_after(&self, mut skip: usize) -> impl Iterator<Item = u32> {
         // Skips a word as a whole if all its ordinals are to be skipped.
@@ -245,6 +298,20 @@ mod tests {
 
     proptest! {
         #[test]
+        fn an_interval_adds_what_is_not_in_the_set(
+            before in prop::collection::btree_set(0..300_u32, 0..100),
+            start in 0..300_u32,
+            len in 0..200_u32,
+        ) {
+            let (mut set, mut added) = (bits(&before), BTreeSet::new());
+            let interval = start..start + len;
+            set.insert_interval(interval.clone(), |new| added.extend(new));
+            let inside: BTreeSet<u32> = interval.collect();
+            prop_assert_eq!(added, &inside - &before);
+            prop_assert!(set.iter_after(0).eq(&inside | &before));
+        }
+
+        #[test]
         fn sets_with_any_range_of_stored_words_behave_as_sets(
             a in prop::collection::btree_set(0..700_u32, 0..40),
             b in prop::collection::btree_set(0..700_u32, 0..40),
@@ -254,6 +321,8 @@ mod tests {
             let (mut one, other) = (bits(&a), bits(&b));
             prop_assert_eq!(all(&one), a.clone());
             prop_assert!(one.iter_after(skip).eq(a.iter().copied().skip(skip)));
+            prop_assert!(one.intervals().flatten().eq(a.iter().copied()));
+            prop_assert!(one.intervals().zip(one.intervals().skip(1)).all(|(one, next)| one.end < next.start));
             prop_assert_eq!((one.count(), one.is_empty()), (a.len(), a.is_empty()));
             one.unite(&other);
             prop_assert_eq!(all(&one), &a | &b);

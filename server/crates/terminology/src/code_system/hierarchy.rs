@@ -208,9 +208,9 @@ impl ConceptHierarchy {
         if self.needs_walk() { self.nodes.len() } else { 0 }
     }
 
-    /// The children whose tree parent is another concept.
-    pub(crate) fn non_tree_children(&self, of: u32) -> &[u32] {
-        self.non_tree_children.row(of)
+    /// The children of an interval of concepts whose tree parent is another concept.
+    pub(crate) fn non_tree_children(&self, of: Range<u32>) -> &[u32] {
+        self.non_tree_children.rows(of)
     }
 
     /// A concept with its descendants in the tree. The hierarchy must not have a cycle.

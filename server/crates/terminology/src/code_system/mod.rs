@@ -26,6 +26,7 @@ mod resource_reader;
 mod row_column;
 mod row_offsets;
 mod subsumption;
+mod value_sources;
 pub(crate) mod word_index;
 
 use std::collections::{BTreeSet, HashMap};
@@ -52,6 +53,7 @@ use self::property_role::PropertyRole;
 use self::row_column::{RowColumn, TextColumn};
 use self::row_offsets::RowOffsets;
 pub use self::subsumption::Subsumption;
+use self::value_sources::SourceColumns;
 use self::word_index::WordIndex;
 use crate::model::Unprocessable;
 use crate::model::concept_text::{ConceptText, TextKind};
@@ -112,6 +114,8 @@ pub(crate) struct CodeSystem {
     is_excerpt: bool,
     /// Displays by the dialects that the operator prefers; not part of the saved index.
     preferred_terms: OnceLock<PreferredTerms>,
+    /// The way back from values to concepts; not part of the saved index.
+    sources: SourceColumns,
 }
 
 /// Number of a code system in this process, starting at 1. Cached results carry it, so that they are not used
@@ -391,6 +395,7 @@ impl CodeSystem {
             + self.members.memory_bytes()
             + self.identifiers.memory_bytes()
             + self.words.memory_bytes()
+            + self.sources.memory_bytes()
             + 48 * self.len()
     }
 
@@ -500,10 +505,18 @@ impl CodeSystem {
         let stored =
             self.properties.row(concept).iter().filter(mine).map(|property| self.values.get(property[1]));
         let defined = self.attributes(concept).filter(move |attribute| Some(attribute.kind) == kind);
-        definition.into_iter().chain(stored).chain(defined.map(|attribute| match attribute.value {
+        definition
+            .into_iter()
+            .chain(stored)
+            .chain(defined.map(|attribute| self.text_of_value(attribute.value)))
+    }
+
+    /// The value of a relationship as the value of a property.
+    fn text_of_value<'a>(&'a self, value: AttributeValue<'a>) -> &'a str {
+        match value {
             AttributeValue::Concept(concept) => self.code(concept),
             AttributeValue::Literal(text) => text.trim_start_matches('#').trim_matches('"'),
-        }))
+        }
     }
 
     /// The number of properties and defining relationships of a concept.
@@ -548,11 +561,16 @@ impl CodeSystem {
         self.attributes.row(concept).iter().map(|[group, kind, value]| ConceptAttribute {
             group: *group,
             kind: *kind,
-            value: match value & LITERAL {
-                0 => AttributeValue::Concept(*value),
-                _ => AttributeValue::Literal(self.values.get(value ^ LITERAL)),
-            },
+            value: self.attribute_value(*value),
         })
+    }
+
+    /// The value of a relationship from its number.
+    fn attribute_value(&self, number: u32) -> AttributeValue<'_> {
+        match number & LITERAL {
+            0 => AttributeValue::Concept(number),
+            _ => AttributeValue::Literal(self.values.get(number ^ LITERAL)),
+        }
     }
 
     /// The members of a subset, sorted; `None` if there is no such subset.

@@ -1,12 +1,19 @@
 //! The values of properties as filters see them.
 
 use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
 
+use super::concept_attribute::LITERAL;
 use super::concept_set::ConceptSet;
+use super::value_sources::{SourceColumn, ValueSources};
 use super::{CodeSystem, CodingProperty, DEFINITION};
 use crate::model::Budget;
 use crate::model::budget::BudgetExhausted;
 use crate::model::known_systems::LOINC;
+
+/// Number of concepts that are read in one step.
+const CONCEPTS_PER_STEP: usize = 16;
 
 impl CodeSystem {
     /// The values of a property of a concept, as the texts by which a filter can name them: a Coding as its
@@ -33,43 +40,88 @@ impl CodeSystem {
     }
 
     /// The concepts with a value of a property that passes a test, which is called once for each value;
-    /// `None` if the property is not one of those that concepts store as text.
+    /// `None` if concepts do not store the property. With `exact`, no other value passes the test.
     ///
     /// # Errors
     /// [`BudgetExhausted`] if the budget is spent.
-    pub(crate) fn concepts_with_value(
-        &self,
+    pub(crate) fn concepts_with_value<'s>(
+        &'s self,
         name: &str,
+        exact: Option<&str>,
         mut test: impl FnMut(&str) -> bool,
         budget: &Budget<'_>,
     ) -> Result<Option<ConceptSet>, BudgetExhausted> {
-        let is_relationship = !self.attributes.is_empty() && self.find(name).is_some();
-        let Some(name) = self.names.find(name).filter(|_| name != DEFINITION && !is_relationship) else {
+        let kind = if self.attributes.is_empty() { None } else { self.find(name) };
+        let stored = self.names.find(name);
+        if name == DEFINITION || kind.is_none() && stored.is_none() {
             return Ok(None);
-        };
+        }
         let mut passing = ConceptSet::empty(self.len());
-        budget.spend_words(passing.words() + self.values.len() / 64, true)?;
-        let mut tested = ConceptSet::empty(self.values.len());
-        let mut passed = ConceptSet::empty(self.values.len());
-        for concept in 0..self.len() as u32 {
-            let row = self.properties.row(concept);
-            budget.spend(usize::from(concept.is_multiple_of(16)) + row.len() / 16)?;
-            for &[own, value] in row {
-                if own != name {
-                    continue;
-                }
-                if !tested.has(value) {
-                    budget.spend(1)?;
-                    tested.insert(value);
-                    if self.value_texts(self.values.get(value)).any(|text| test(&text)) {
-                        passed.insert(value);
+        budget.spend_words(passing.words(), true)?;
+        let mut add_sources =
+            |sources: &ValueSources, values: Range<u32>, text_of: &dyn Fn(u32) -> &'s str| {
+                for (value, concepts) in sources.by_value(values) {
+                    budget.spend(1 + concepts.len() / CONCEPTS_PER_STEP)?;
+                    if self.value_texts(text_of(value)).any(|text| test(&text)) {
+                        concepts.iter().for_each(|concept| passing.insert(*concept));
                     }
                 }
-                if passed.has(value) {
-                    passing.insert(concept);
-                }
-            }
+                Ok::<_, BudgetExhausted>(())
+            };
+        if let Some(name) = stored {
+            let sources = self.sources_of(SourceColumn::Property(name), budget)?;
+            add_sources(&sources, 0..u32::MAX, &|value| self.values.get(value))?;
+        }
+        if let Some(kind) = kind {
+            let sources = self.sources_of(SourceColumn::Relationship(kind), budget)?;
+            let codes = match exact {
+                Some(code) => self.find(code).map_or(0..0, |value| value..value + 1),
+                None => 0..LITERAL,
+            };
+            let text_of = |value| self.text_of_value(self.attribute_value(value));
+            add_sources(&sources, codes, &text_of)?;
+            add_sources(&sources, LITERAL..u32::MAX, &text_of)?;
         }
         Ok(Some(passing))
+    }
+
+    /// The concepts with each value of a relationship of this type.
+    ///
+    /// # Errors
+    /// [`BudgetExhausted`] if they are not known and the budget is spent.
+    pub(crate) fn relationship_sources(
+        &self,
+        kind: u32,
+        budget: &Budget<'_>,
+    ) -> Result<Arc<ValueSources>, BudgetExhausted> {
+        self.sources_of(SourceColumn::Relationship(kind), budget)
+    }
+
+    fn sources_of(
+        &self,
+        column: SourceColumn,
+        budget: &Budget<'_>,
+    ) -> Result<Arc<ValueSources>, BudgetExhausted> {
+        self.sources.get_or_make(column, || {
+            let mut pairs = Vec::new();
+            for concept in 0..self.len() as u32 {
+                let count = self.property_count(concept);
+                budget
+                    .spend(usize::from((concept as usize).is_multiple_of(CONCEPTS_PER_STEP)) + count / 16)?;
+                match column {
+                    SourceColumn::Property(name) => {
+                        let mine = self.properties.row(concept).iter().filter(|property| property[0] == name);
+                        pairs.extend(mine.map(|property| (property[1], concept)));
+                    }
+                    SourceColumn::Relationship(kind) => {
+                        let mine =
+                            self.attributes.row(concept).iter().filter(|attribute| attribute[1] == kind);
+                        pairs.extend(mine.map(|attribute| (attribute[2], concept)));
+                    }
+                }
+            }
+            budget.spend(pairs.len() / CONCEPTS_PER_STEP)?;
+            Ok(pairs)
+        })
     }
 }

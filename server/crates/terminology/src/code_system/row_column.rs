@@ -37,6 +37,14 @@ impl<T> RowColumn<T> {
         &self.items[self.range(index)]
     }
 
+    /// The items of adjacent rows.
+    pub(crate) fn rows(&self, rows: std::ops::Range<u32>) -> &[T] {
+        match rows.end.checked_sub(1).filter(|last| *last >= rows.start) {
+            Some(last) => &self.items[self.range(rows.start).start..self.range(last).end],
+            None => &[],
+        }
+    }
+
     /// The range of a row among all items.
     pub(crate) fn range(&self, index: u32) -> std::ops::Range<usize> {
         self.ends.range(index)

@@ -19,6 +19,10 @@ use crate::model::known_systems::{LOINC, SNOMED_CT};
 use crate::model::resource_json;
 use crate::model::{Budget, Unprocessable};
 
+/// Parts of the concepts up to which their values are read one by one: for one equal value, and for values
+/// that all must be tested.
+const CONCEPTS_PER_READ: [usize; 2] = [1024, 8];
+
 /// The operators of R4 and the two that R5 added, with prepared values.
 #[derive(Debug)]
 pub(super) enum FilterOperator {
@@ -297,9 +301,10 @@ impl ValueSetFilter {
             self.retain_reached(hierarchy, named, &mut among, budget)?;
             return Ok(among);
         }
-        // To read all rows in order is faster than to look up the property of an eighth of the concepts.
+        let [of_one, of_all] = CONCEPTS_PER_READ;
+        let part = if matches!(self.op, FilterOperator::Equal) { of_one } else { of_all };
         if self.subject == FilterSubject::Property
-            && among.count() > system.len() / 8
+            && among.count() > system.len() / part
             && let Some(passing) = self.concepts_by_value(system, budget)?
         {
             match self.op {
@@ -356,8 +361,9 @@ impl ValueSetFilter {
         budget: &Budget<'_>,
     ) -> Result<Option<ConceptSet>, Unprocessable> {
         let WrittenFilter { written, .. } = &*self.source;
+        let exact = matches!(self.op, FilterOperator::Equal).then_some(written.value.as_str());
         let with_value =
-            |test: &dyn Fn(&str) -> bool| system.concepts_with_value(&written.property, test, budget);
+            |test: &dyn Fn(&str) -> bool| system.concepts_with_value(&written.property, exact, test, budget);
         Ok(match &self.op {
             FilterOperator::Equal => with_value(&|value| self.equals(system, value, &written.value))?,
             FilterOperator::In(list) | FilterOperator::NotIn(list) => {

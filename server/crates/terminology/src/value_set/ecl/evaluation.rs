@@ -18,8 +18,13 @@ use crate::model::text_folding::same_folded;
 /// Number of concepts for each member of a reference set from which its members are tested one by one.
 const MEMBERS_PER_CONCEPT: usize = 16;
 
-/// Number of concepts from which a set is computed for the values of a refinement.
-const MANY: usize = 2_000;
+/// Part of the concepts above which a set is computed for the values of a refinement. The limits are parts,
+/// so that the laws on small code systems reach them.
+const CONCEPTS_PER_VALUE_TEST: usize = 128;
+/// Part of the concepts up to which the attributes of each one are read for a refinement.
+const CONCEPTS_PER_READ: usize = 1024;
+/// Number of types of attributes up to which the way from values to concepts is used.
+const MANY_KINDS: usize = 16;
 
 /// Aliases of schemes of alternate identifiers, with the concepts of the schemes.
 const SCHEME_ALIASES: [(&str, &str); 1] = [("LOINC", "30051010000102")];
@@ -244,8 +249,17 @@ impl<'a> EclEvaluator<'a> {
                 out.subtract(&*self.concepts_of(without)?);
             }
             EclExpression::Refined(inner, refinement) => {
-                let candidates = self.concepts_of(inner)?;
-                let outer = self.sets.as_ref().map(|sets| sets.has_many.replace(candidates.count() > MANY));
+                let mut candidates = self.concepts_of(inner)?;
+                if candidates.count() > len / CONCEPTS_PER_READ
+                    && let Some(sources) = self.refined_sources(refinement)?
+                {
+                    words()?;
+                    Rc::make_mut(&mut candidates).intersect(&sources);
+                }
+                let outer = self
+                    .sets
+                    .as_ref()
+                    .map(|sets| sets.has_many.replace(candidates.count() > len / CONCEPTS_PER_VALUE_TEST));
                 for concept in candidates.iter_after(0) {
                     self.spend_step()?;
                     if self.satisfies(refinement, concept)? {
@@ -454,6 +468,63 @@ impl<'a> EclEvaluator<'a> {
             let named = self.any_holds(&mut mine, |attribute| self.contains(name, attribute.kind))?;
             Ok(named && self.contains(of, source)?)
         })
+    }
+
+    /// A set with all concepts that satisfy a refinement, from the values that it names; `None` if concepts
+    /// without such a value satisfy it, too, or if the values cannot be named.
+    fn refined_sources(&self, refinement: &EclRefinement) -> Result<Option<ConceptSet>, EclError> {
+        match refinement {
+            EclRefinement::Attribute(attribute) => self.attribute_sources(attribute),
+            EclRefinement::Group(cardinality, inner) if !cardinality.admits(0) => self.refined_sources(inner),
+            EclRefinement::Group(..) => Ok(None),
+            EclRefinement::And(all) => {
+                let mut both: Option<ConceptSet> = None;
+                for each in all {
+                    match (&mut both, self.refined_sources(each)?) {
+                        (Some(both), Some(sources)) => both.intersect(&sources),
+                        (None, sources) => both = sources,
+                        (Some(_), None) => {}
+                    }
+                }
+                Ok(both)
+            }
+            EclRefinement::Or(any) => {
+                let mut either = ConceptSet::default();
+                for each in any {
+                    let Some(sources) = self.refined_sources(each)? else { return Ok(None) };
+                    either.unite(&sources);
+                }
+                Ok(Some(either))
+            }
+        }
+    }
+
+    /// The concepts with a value that an attribute of a refinement names.
+    fn attribute_sources(&self, attribute: &AttributeConstraint) -> Result<Option<ConceptSet>, EclError> {
+        let ValueConstraint::Expression(values) = &attribute.value else { return Ok(None) };
+        if attribute.reversed || attribute.negated || attribute.cardinality.admits(0) {
+            return Ok(None);
+        }
+        let kinds = self.concepts_of(&attribute.name)?;
+        if kinds.count() > MANY_KINDS {
+            return Ok(None);
+        }
+        let values = match self.concepts_of(values) {
+            // An unknown value is an error only if a concept has the attribute.
+            Err(EclError::UnknownConcept(_)) => return Ok(None),
+            values => values?,
+        };
+        let mut out = ConceptSet::empty(self.system.len());
+        self.budget.spend_words(out.words(), true)?;
+        for kind in kinds.iter_after(0) {
+            let sources = self.system.relationship_sources(kind, self.budget)?;
+            for interval in values.intervals() {
+                let concepts = sources.of_values(interval);
+                self.budget.spend(1 + concepts.len() / 16)?;
+                concepts.iter().for_each(|concept| out.insert(*concept));
+            }
+        }
+        Ok(Some(out))
     }
 
     fn satisfies(&self, refinement: &EclRefinement, concept: u32) -> Result<bool, EclError> {

@@ -1,0 +1,87 @@
+//! The concepts that have a value of a property, or that a value of a relationship defines: the way back
+//! from values to concepts. Made for one property when a question needs it, and not part of the saved index.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// A property with values of its own, by the number of its name, or a type of relationship.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum SourceColumn {
+    Property(u32),
+    Relationship(u32),
+}
+
+/// The concepts with each value of one property: adjacent in `concepts`, sorted by the number of the value.
+#[derive(Debug, Default)]
+pub(crate) struct ValueSources {
+    values: Vec<u32>,
+    concepts: Vec<u32>,
+}
+
+impl ValueSources {
+    /// The sources of pairs of value and concept.
+    fn new(mut pairs: Vec<(u32, u32)>) -> Self {
+        pairs.sort_unstable();
+        // A concept may have the value in several groups.
+        pairs.dedup();
+        let (values, concepts) = pairs.into_iter().unzip();
+        Self { values, concepts }
+    }
+
+    /// The concepts with a value in an interval. One with several values occurs several times.
+    pub(crate) fn of_values(&self, values: Range<u32>) -> &[u32] {
+        &self.concepts[self.range(values)]
+    }
+
+    /// Each value in an interval with its concepts, in ascending order.
+    pub(super) fn by_value(&self, values: Range<u32>) -> impl Iterator<Item = (u32, &[u32])> {
+        let range = self.range(values);
+        let mut start = range.start;
+        self.values[range].chunk_by(|one, next| one == next).map(move |same| {
+            let concepts = &self.concepts[start..start + same.len()];
+            start += same.len();
+            (same[0], concepts)
+        })
+    }
+
+    fn range(&self, values: Range<u32>) -> Range<usize> {
+        let start = self.values.partition_point(|value| *value < values.start);
+        start..start + self.values[start..].partition_point(|value| *value < values.end)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.concepts.len()
+    }
+}
+
+/// The sources of the columns that were asked for. They have at most eight bytes for each property and
+/// relationship of a concept.
+#[derive(Debug, Default)]
+pub(super) struct SourceColumns(RwLock<HashMap<SourceColumn, Arc<ValueSources>>>);
+
+impl SourceColumns {
+    /// The approximate size in memory, in bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let columns = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        columns.values().map(|sources| 8 * sources.len()).sum()
+    }
+
+    /// The sources of a column, which are made from pairs of value and concept at the first question.
+    ///
+    /// # Errors
+    /// The error of `pairs`.
+    pub(super) fn get_or_make<E>(
+        &self,
+        column: SourceColumn,
+        pairs: impl FnOnce() -> Result<Vec<(u32, u32)>, E>,
+    ) -> Result<Arc<ValueSources>, E> {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&column).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let sources = Arc::new(ValueSources::new(pairs()?));
+        let mut columns = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        Ok(columns.entry(column).or_insert(sources).clone())
+    }
+}
