@@ -7,10 +7,13 @@ use terminology::indexing::IndexBuilder;
 use crate::error::{ImportError, unreadable};
 use crate::release_reader::ReleaseReader;
 use crate::release_source::ReleaseSource;
-use crate::{claml, code_system_csv, icd10cm, loinc, omop, rf2, rxnorm};
+use crate::stated_release::AcceptedOptions;
+use crate::{claml, code_system_csv, icd10cm, icd11, loinc, meddra, ndc, omop, rf2, rxnorm};
 
 pub(crate) struct ReleaseFormat {
     pub(crate) name: &'static str,
+    /// The options of the import that apply.
+    pub(crate) options: AcceptedOptions,
     /// Returns the file that identifies the format, if the source contains it.
     pub(crate) key_file: fn(&ReleaseSource) -> Option<String>,
     /// Path of the folders that contain this file within a release.
@@ -25,6 +28,7 @@ pub(crate) struct ReleaseFormat {
 pub(crate) const FORMATS: &[ReleaseFormat] = &[
     ReleaseFormat {
         name: rf2::NAME,
+        options: AcceptedOptions::Edition,
         key_file: rf2::key_file,
         key_folder: "Snapshot/Terminology",
         input_files: rf2::input_files,
@@ -33,6 +37,7 @@ pub(crate) const FORMATS: &[ReleaseFormat] = &[
     },
     ReleaseFormat {
         name: "LOINC",
+        options: AcceptedOptions::Nothing,
         key_file: loinc::key_file,
         key_folder: "LoincTable",
         input_files: loinc::input_files,
@@ -41,6 +46,7 @@ pub(crate) const FORMATS: &[ReleaseFormat] = &[
     },
     ReleaseFormat {
         name: "RxNorm RRF",
+        options: AcceptedOptions::Nothing,
         key_file: rxnorm::key_file,
         key_folder: "rrf",
         input_files: rxnorm::input_files,
@@ -49,6 +55,7 @@ pub(crate) const FORMATS: &[ReleaseFormat] = &[
     },
     ReleaseFormat {
         name: omop::NAME,
+        options: AcceptedOptions::Nothing,
         key_file: omop::key_file,
         key_folder: "",
         input_files: omop::input_files,
@@ -56,7 +63,35 @@ pub(crate) const FORMATS: &[ReleaseFormat] = &[
         read: omop::read_release,
     },
     ReleaseFormat {
+        name: "ICD-11",
+        options: AcceptedOptions::Nothing,
+        key_file: icd11::key_file,
+        key_folder: "",
+        input_files: icd11::input_files,
+        version_in_names: icd11::language_in_name,
+        read: icd11::read_release,
+    },
+    ReleaseFormat {
+        name: "MedDRA",
+        options: AcceptedOptions::Nothing,
+        key_file: meddra::key_file,
+        key_folder: "MedAscii",
+        input_files: meddra::input_files,
+        version_in_names: no_version,
+        read: meddra::read_release,
+    },
+    ReleaseFormat {
+        name: "NDC directory",
+        options: AcceptedOptions::Version,
+        key_file: ndc::key_file,
+        key_folder: "",
+        input_files: ndc::input_files,
+        version_in_names: ndc::version_in_names,
+        read: ndc::read_release,
+    },
+    ReleaseFormat {
         name: icd10cm::NAME,
+        options: AcceptedOptions::Nothing,
         key_file: icd10cm::key_file,
         key_folder: "",
         input_files: icd10cm::input_files,
@@ -65,6 +100,7 @@ pub(crate) const FORMATS: &[ReleaseFormat] = &[
     },
     ReleaseFormat {
         name: "ClaML",
+        options: AcceptedOptions::Nothing,
         key_file: claml::key_file,
         key_folder: "",
         input_files: claml::input_files,
@@ -73,6 +109,7 @@ pub(crate) const FORMATS: &[ReleaseFormat] = &[
     },
     ReleaseFormat {
         name: code_system_csv::NAME,
+        options: AcceptedOptions::Table,
         key_file: code_system_csv::key_file,
         key_folder: "",
         input_files: code_system_csv::input_files,
@@ -81,6 +118,7 @@ pub(crate) const FORMATS: &[ReleaseFormat] = &[
     },
     ReleaseFormat {
         name: code_system_csv::SPREADSHEET,
+        options: AcceptedOptions::Table,
         key_file: code_system_csv::key_workbook,
         key_folder: "",
         input_files: code_system_csv::input_files,

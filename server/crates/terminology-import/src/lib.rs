@@ -15,6 +15,9 @@
 //! | `loinc` | LOINC: its CSV tables |
 //! | `rxnorm` | RxNorm: RRF |
 //! | `omop` | OMOP: the tables of Athena |
+//! | `icd11` | A linearization of ICD-11 |
+//! | `meddra` | MedDRA |
+//! | `ndc` | The NDC directory of the FDA |
 //! | `icd10cm` | ICD-10-CM: order file and tabular list |
 //! | `claml` | classifications in ClaML |
 //! | `code_system_csv` | any code system as CSV or a spreadsheet, with headings |
@@ -29,7 +32,10 @@ mod code_system_csv;
 mod error;
 mod format;
 mod icd10cm;
+mod icd11;
 mod loinc;
+mod meddra;
+mod ndc;
 mod omop;
 mod progress;
 mod quote_reader;

@@ -10,8 +10,8 @@ use terminology::indexing::{
 
 use crate::error::ImportError;
 use crate::release_reader::ReleaseReader;
-use crate::release_source::{ReleaseSource, base_name};
-use crate::table_reader::{DelimitedTable, FieldBuffer};
+use crate::release_source::ReleaseSource;
+use crate::table_reader::for_each_headed_row;
 
 /// The URL under which OHDSI publishes the vocabularies for FHIR.
 const URL: &str = "https://fhir-terminology.ohdsi.org";
@@ -51,17 +51,13 @@ const OF_RELEASE: &str = "None";
 
 /// Returns the file of concepts, if the table of vocabularies is beside it.
 pub(super) fn key_file(source: &ReleaseSource) -> Option<String> {
-    find_file(source, VOCABULARIES.file)?;
-    find_file(source, CONCEPTS.file)
-}
-
-fn find_file(source: &ReleaseSource, name: &str) -> Option<String> {
-    source.file_names().iter().find(|file| base_name(file).eq_ignore_ascii_case(name)).cloned()
+    source.file_named(VOCABULARIES.file)?;
+    source.file_named(CONCEPTS.file)
 }
 
 pub(super) fn input_files(source: &ReleaseSource) -> Vec<String> {
     let names = [CONCEPTS.file, RELATIONSHIPS.file, SYNONYMS.file, VOCABULARIES.file];
-    names.into_iter().filter_map(|name| find_file(source, name)).collect()
+    names.into_iter().filter_map(|name| source.file_named(name)).collect()
 }
 
 /// Reads the release.
@@ -145,21 +141,10 @@ fn release_version(reader: &mut ReleaseReader<'_, '_>) -> Result<String, ImportE
 fn for_each_row<const N: usize>(
     reader: &mut ReleaseReader<'_, '_>,
     of: &OmopTable<N>,
-    mut row: impl FnMut([&str; N]) -> Result<(), String>,
+    row: impl FnMut([&str; N]) -> Result<(), String>,
 ) -> Result<(), ImportError> {
-    let Some(file) = find_file(reader.source, of.file) else { return Ok(()) };
-    let mut fields = FieldBuffer::default();
-    let mut table = DelimitedTable::open(reader.source, &file, '\t')?;
-    let width = table.read_heading(&mut fields, N)?;
-    let position =
-        |name: &str| table.headings().iter().position(|heading| heading.eq_ignore_ascii_case(name));
-    let mut columns = [0; N];
-    for (column, name) in columns.iter_mut().zip(of.columns) {
-        let missing = || ImportError::at_line(&file, 1, format!("no column has the heading '{name}'"));
-        *column = position(name).ok_or_else(missing)?;
+    match reader.source.file_named(of.file) {
+        Some(file) => for_each_headed_row(reader.source, &file, of.columns, row),
+        None => Ok(()),
     }
-    while table.next_row(&mut fields, width)?.is_some() {
-        row(columns.map(|column| fields.get(column))).map_err(|why| table.line_error(why))?;
-    }
-    Ok(())
 }

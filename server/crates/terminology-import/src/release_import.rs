@@ -2,13 +2,11 @@
 
 use terminology::CodeSystemIndex;
 
-use crate::code_system_csv;
 use crate::error::ImportError;
 use crate::format;
 use crate::progress::{ProgressMeter, ReleaseProgress};
 use crate::release_reader::ReleaseReader;
 use crate::release_source::ReleaseSource;
-use crate::rf2;
 use crate::stated_release::StatedRelease;
 
 /// An imported release.
@@ -33,8 +31,7 @@ pub(crate) fn read_release<'m>(
     let format = format::detect_format(source).ok_or_else(|| {
         ImportError::in_file(&name, "this is not a release of a code system in a supported layout")
     })?;
-    let is_table = [code_system_csv::NAME, code_system_csv::SPREADSHEET].contains(&format.name);
-    if let Some(options) = stated.unfit_options(format.name == rf2::NAME, is_table) {
+    if let Some(options) = stated.unfit_options(format.options) {
         return Err(ImportError::in_file(&name, format_args!("its format is {}; {options}", format.name)));
     }
     let mut reader = ReleaseReader { source, dependencies, stated };

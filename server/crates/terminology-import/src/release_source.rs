@@ -112,6 +112,11 @@ impl<'m> ReleaseSource<'m> {
         &self.names
     }
 
+    /// The first file with this name, ignoring case and folders.
+    pub fn file_named(&self, name: &str) -> Option<String> {
+        self.names.iter().find(|file| base_name(file).eq_ignore_ascii_case(name)).cloned()
+    }
+
     /// The files whose name without folders passes a test.
     pub fn files_named(&self, test: impl Fn(&str) -> bool) -> Vec<String> {
         self.names.iter().filter(|name| test(base_name(name))).cloned().collect()

@@ -5,7 +5,7 @@
 pub struct StatedRelease {
     /// Id of the module of an edition of SNOMED CT, such as `900000000000207008`.
     pub edition: Option<String>,
-    /// Date of a release of SNOMED CT as `YYYYMMDD`.
+    /// Date of a release of SNOMED CT or of the NDC directory as `YYYYMMDD`.
     pub version: Option<String>,
     /// Whether a release of SNOMED CT is not published, so that its version is a URI of
     /// `http://snomed.info/xsct`.
@@ -15,13 +15,31 @@ pub struct StatedRelease {
 }
 
 impl StatedRelease {
-    /// The options that do not apply to a release of this kind, if there are any.
-    pub(crate) fn unfit_options(&self, is_snomed: bool, is_table: bool) -> Option<&'static str> {
-        let of_snomed = self.edition.is_some() || self.version.is_some() || self.is_unpublished;
+    /// The options that do not apply to a release that takes `accepted` ones, if there are any.
+    pub(crate) fn unfit_options(&self, accepted: AcceptedOptions) -> Option<&'static str> {
+        let of_snomed = self.edition.is_some() || self.is_unpublished;
         let of_table = self.table != spreadsheet::ReadOptions::default();
-        if of_snomed && !is_snomed {
-            return Some("--edition, --version and --unpublished apply to SNOMED CT RF2 only");
+        if of_snomed && accepted != AcceptedOptions::Edition {
+            return Some("--edition and --unpublished apply to SNOMED CT RF2 only");
         }
-        (of_table && !is_table).then_some("--encoding and --sheet apply to CSV and spreadsheets only")
+        if self.version.is_some() && ![AcceptedOptions::Edition, AcceptedOptions::Version].contains(&accepted)
+        {
+            return Some("--version applies to SNOMED CT RF2 and the NDC directory only");
+        }
+        (of_table && accepted != AcceptedOptions::Table)
+            .then_some("--encoding and --sheet apply to CSV and spreadsheets only")
     }
+}
+
+/// The options that a format takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AcceptedOptions {
+    /// None.
+    Nothing,
+    /// The version.
+    Version,
+    /// Edition and version of SNOMED CT, and whether the release is published.
+    Edition,
+    /// Encoding and sheet of a table.
+    Table,
 }

@@ -1,7 +1,10 @@
 //! Tables of lines and fields, separated by tabs (RF2), bars (RRF) or commas (CSV). They are read line by
 //! line, and errors name the line.
 
+use std::borrow::Cow;
 use std::io::{self, BufRead, Read as _};
+
+use encoding_rs::WINDOWS_1252;
 
 use crate::error::{ImportError, unreadable, unreadable_row};
 use crate::quote_reader::{QuoteReader, QuoteState};
@@ -18,6 +21,7 @@ pub(super) struct DelimitedTable<'s> {
     buffer: Vec<u8>,
     line: u64,
     headings: Vec<String>,
+    may_be_western: bool,
 }
 
 impl<'s> DelimitedTable<'s> {
@@ -34,7 +38,14 @@ impl<'s> DelimitedTable<'s> {
             buffer: Vec::new(),
             line: 0,
             headings: Vec::new(),
+            may_be_western: false,
         })
+    }
+
+    /// Reads lines that are not UTF-8 as Windows-1252, which some publishers use.
+    #[must_use]
+    pub fn or_western(self) -> Self {
+        Self { may_be_western: true, ..self }
     }
 
     /// An error in the current line.
@@ -61,11 +72,15 @@ impl<'s> DelimitedTable<'s> {
             if read as u64 == LONGEST && !self.buffer.ends_with(b"\n") {
                 return Err(self.line_error(format_args!("the line is longer than {LONGEST} bytes")));
             }
-            let Ok(mut text) = std::str::from_utf8(&self.buffer) else {
-                return Err(self.line_error("the line is not UTF-8"));
+            let mut text = match std::str::from_utf8(&self.buffer) {
+                Ok(text) => Cow::Borrowed(text),
+                Err(_) if self.may_be_western => WINDOWS_1252.decode_without_bom_handling(&self.buffer).0,
+                Err(_) => return Err(self.line_error("the line is not UTF-8")),
             };
-            if self.line == 1 {
-                text = text.strip_prefix('\u{feff}').unwrap_or(text);
+            if self.line == 1
+                && let Some(rest) = text.strip_prefix('\u{feff}')
+            {
+                text = rest.to_owned().into();
             }
             let text = text.trim_end_matches(['\n', '\r']);
             if text.is_empty() {
@@ -129,6 +144,40 @@ impl<'s> DelimitedTable<'s> {
             row => Ok(row),
         }
     }
+}
+
+/// Calls `row` with the columns of each line of a table with tabs and headings, in the order of `columns`. A
+/// column whose heading ends with `?` may be missing, and is then read as empty.
+///
+/// # Errors
+/// Returns [`ImportError`] if the file cannot be read or lacks a column, and the error of `row` with the
+/// line.
+pub(super) fn for_each_headed_row<const N: usize>(
+    source: &mut ReleaseSource<'_>,
+    file: &str,
+    columns: [&str; N],
+    mut row: impl FnMut([&str; N]) -> Result<(), String>,
+) -> Result<(), ImportError> {
+    let mut fields = FieldBuffer::default();
+    let mut table = DelimitedTable::open(source, file, '\t')?.or_western();
+    let needed = columns.iter().filter(|name| !name.ends_with('?')).count();
+    let width = table.read_heading(&mut fields, needed)?;
+    let mut positions = [0; N];
+    for (position, name) in positions.iter_mut().zip(columns) {
+        let plain = name.trim_end_matches('?');
+        let found = table.headings().iter().position(|heading| heading.trim().eq_ignore_ascii_case(plain));
+        *position = match found {
+            None if plain == name => {
+                return Err(ImportError::at_line(file, 1, format!("no column has the heading '{name}'")));
+            }
+            // A missing column gets a position past the end of every line, so its fields are empty.
+            found => found.unwrap_or(usize::MAX),
+        };
+    }
+    while table.next_row(&mut fields, width)?.is_some() {
+        row(positions.map(|position| fields.get(position))).map_err(|why| table.line_error(why))?;
+    }
+    Ok(())
 }
 
 /// The fields of one line, in a buffer that is reused.

@@ -48,7 +48,7 @@ async fn complete_assignment(call: &Call<'_>, events: EventSink<'_>) -> anyhow::
 /// Resources: NDJSON, JSON, Bundles, FHIR packages (.tgz), other .tar.gz and folders, each also as .gz. The
 /// requests of batch and transaction Bundles are applied. In the folder of an export, the deletions that its
 /// manifest.json lists are applied, too. Releases, as a folder or .zip: SNOMED CT RF2, LOINC, RxNorm, OMOP,
-/// ICD-10-CM, ClaML, CSV, spreadsheets (.xlsx, .ods).
+/// ICD-11, MedDRA, NDC, ICD-10-CM, ClaML, CSV, spreadsheets (.xlsx, .ods).
 #[derive(Debug, Args, Serialize, Deserialize)]
 #[command(
     after_help = "Examples:\n  trefoil import hl7.fhir.r4.core.tgz patients/\n  trefoil import SnomedCT_International.zip SnomedCT_Extension.zip\n  trefoil import hl7.fhir.us.core#6.1.0"
@@ -57,7 +57,7 @@ pub struct Import {
     /// Module of a SNOMED CT edition, such as 900000000000207008, if the files do not suggest the right one
     #[arg(long, value_name = "MODULE")]
     edition: Option<String>,
-    /// Date of a SNOMED CT release as YYYYMMDD, if the names of the files do not contain it
+    /// Date of a release of SNOMED CT or of the NDC directory as YYYYMMDD, if no file contains it
     #[arg(long, value_name = "DATE")]
     version: Option<String>,
     /// State that a SNOMED CT release is not published: its version is a URI of the namespace xsct

@@ -1,11 +1,9 @@
 //! The vocabularies of OMOP.
 
-use fhir::Parameters;
-use serde_json::Value;
-use terminology::{OperationInput, OperationLevel, Terminology, TerminologyChange, TerminologyOperation};
+use terminology::{Terminology, TerminologyChange};
 use trefoil_terminology_import::import_files;
 
-use crate::support::run;
+use crate::support::lookup;
 
 const URL: &str = "https://fhir-terminology.ohdsi.org";
 
@@ -41,34 +39,13 @@ fn files(spoil: impl Fn(&str, &str) -> String) -> Vec<(String, Vec<u8>)> {
     TABLES.into_iter().map(file).collect()
 }
 
-/// The answer of `$lookup` in short: each parameter as `name=value`, and each property as `code=value`.
-fn lookup(terminology: &Terminology, code: &str) -> String {
-    let query = Parameters::from_query(&format!("system={URL}&code={code}"));
-    let input = OperationInput::from_query(&query);
-    let answer = run(terminology, TerminologyOperation::Lookup, OperationLevel::Type, input).unwrap();
-    let answer = serde_json::to_value(answer).unwrap();
-    let value = |parameter: &Value| {
-        let members = parameter.as_object().unwrap().iter();
-        let text = members.filter(|(name, _)| name.starts_with("value")).map(|(_, value)| match value {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        });
-        text.collect::<String>()
-    };
-    let short = |parameter: &Value| match parameter["part"].as_array() {
-        Some(parts) => parts.iter().map(value).collect::<Vec<_>>().join("="),
-        None => format!("{}={}", parameter["name"].as_str().unwrap(), value(parameter)),
-    };
-    answer["parameter"].as_array().unwrap().iter().map(short).collect::<Vec<_>>().join("; ")
-}
-
 #[test]
 fn concepts_have_the_hierarchy_and_the_maps_of_their_vocabularies() {
     let imported = import_files(files(|_, text| text.to_owned())).unwrap();
     assert_eq!((imported.format, imported.index.version()), ("OMOP vocabularies", Some("v5.0 31-AUG-26")));
     let terminology = Terminology::default();
     terminology.apply([TerminologyChange::Index { id: "omop".to_owned(), index: imported.index }]);
-    let concept = lookup(&terminology, "901");
+    let concept = lookup(&terminology, URL, "901");
     for expected in [
         "display=Mildew \"white\"",
         "Powdery mildew",
@@ -79,9 +56,9 @@ fn concepts_have_the_hierarchy_and_the_maps_of_their_vocabularies() {
     ] {
         assert!(concept.contains(expected), "{expected}: {concept}");
     }
-    let concept = lookup(&terminology, "902");
+    let concept = lookup(&terminology, URL, "902");
     assert!(concept.contains("Maps to=901") && !concept.contains("12345"), "{concept}");
-    let concept = lookup(&terminology, "903");
+    let concept = lookup(&terminology, URL, "903");
     assert!(concept.contains("inactive=true") && concept.contains("invalid_reason=U"), "{concept}");
     assert!(!concept.contains("parent="), "{concept}");
 }

@@ -255,7 +255,7 @@ fn a_stated_edition_and_version_take_precedence_over_the_files() {
     assert_ne!(plain_hash, trial_hash, "the release is imported again as an unpublished one");
     let loinc = group_releases_as(vec![release_path("Loinc_0.1")], &stated(None, Some("20260301"))).remove(0);
     let error = loinc.import(&mut |_| {}).unwrap_err().to_string();
-    assert!(error.contains("--edition, --version and --unpublished apply to SNOMED CT RF2 only"), "{error}");
+    assert!(error.contains("--version applies to SNOMED CT RF2 and the NDC directory only"), "{error}");
 }
 
 #[test]

@@ -49,6 +49,35 @@ pub fn run_expand(
     Ok(serde_json::from_slice(&answer.to_json()).expect("the operation returns JSON"))
 }
 
+/// The answer of `$lookup` in short: each parameter as `name=value`, and each property as `code=value`.
+pub fn lookup(terminology: &Terminology, system: &str, code: &str) -> String {
+    let query = Parameters::from_query(&format!("system={system}&code={code}"));
+    let input = OperationInput::from_query(&query);
+    let answer = run(terminology, TerminologyOperation::Lookup, OperationLevel::Type, input).unwrap();
+    let answer = serde_json::to_value(answer).unwrap();
+    let value = |parameter: &serde_json::Value| {
+        let members = parameter.as_object().unwrap().iter();
+        let text = members.filter(|(name, _)| name.starts_with("value")).map(|(_, value)| match value {
+            serde_json::Value::String(text) => text.clone(),
+            other => other.to_string(),
+        });
+        text.collect::<String>()
+    };
+    let short = |parameter: &serde_json::Value| match parameter["part"].as_array() {
+        Some(parts) => parts.iter().map(value).collect::<Vec<_>>().join("="),
+        None => format!("{}={}", parameter["name"].as_str().unwrap(), value(parameter)),
+    };
+    answer["parameter"].as_array().unwrap().iter().map(short).collect::<Vec<_>>().join("; ")
+}
+
+/// The outcome of `$subsumes`.
+pub fn subsumes(terminology: &Terminology, system: &str, a: &str, b: &str) -> String {
+    let query = Parameters::from_query(&format!("system={system}&codeA={a}&codeB={b}"));
+    let input = OperationInput::from_query(&query);
+    let answer = run(terminology, TerminologyOperation::Subsumes, OperationLevel::Type, input).unwrap();
+    serde_json::to_value(answer).unwrap()["parameter"][0]["valueCode"].as_str().unwrap().to_owned()
+}
+
 /// Returns the answer of `$validate-code` by GET for a code of a system, with `more` parameters.
 pub fn validate_code(terminology: &Terminology, set: &str, system: &str, code: &str, more: &str) -> String {
     let set = set.replace('%', "%25").replace('&', "%26").replace('+', "%2B").replace('#', "%23");
