@@ -98,7 +98,8 @@ impl RequestIds {
 
     /// The next id.
     pub fn next(&self) -> Arc<str> {
-        format!("{}-{}", self.beginning, self.next.fetch_add(1, Ordering::Relaxed)).into()
+        let mut number = itoa::Buffer::new();
+        [&*self.beginning, "-", number.format(self.next.fetch_add(1, Ordering::Relaxed))].concat().into()
     }
 }
 

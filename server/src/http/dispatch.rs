@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use hyper::body::Body as _;
 use percent_encoding::percent_decode_str;
 use store::CpuBudget;
@@ -26,7 +26,7 @@ use super::extract::{self, RequestBody, RequestContext};
 use super::pages;
 use super::pages::page_request::PageRequest;
 use super::path_parameters::PathParameters;
-use super::peer::{PeerAddress, caller_address};
+use super::peer::{RequestHead, caller_address};
 use super::problem::Dialect;
 use super::reply::{self, Response};
 use super::routes::{self, Route, RouteFlag, RoutedRequest};
@@ -110,69 +110,51 @@ static ROUTES: LazyLock<usize> = LazyLock::new(|| routes::all().count());
 /// Builds a single filter that accepts everything and looks the path up in the tables: a chain of filters
 /// would be slower.
 pub fn routes(app: Arc<App>) -> Routes {
-    let query = warp::query::raw().or(warp::any().map(String::new)).unify();
-    warp::method()
-        .and(warp::path::full())
-        .and(query)
-        .and(warp::header::headers_cloned())
-        .and(warp::ext::optional::<PeerAddress>())
+    warp::ext::get::<RequestHead>()
         .and(warp::body::stream())
-        .then(
-            move |method,
-                  path: warp::path::FullPath,
-                  query,
-                  headers: HeaderMap,
-                  peer: Option<PeerAddress>,
-                  stream| {
-                let settings = app.settings();
-                let client_address =
-                    peer.map(|peer| caller_address(&settings.trusted_proxies, peer.0.ip(), &headers));
-                let reservation = app.capacity.bodies.reservation(BudgetOwner::Address(client_address));
-                let body = RequestBody::new(&headers, extract::body_stream(stream), reservation);
-                let matched = find(path.as_str());
-                // A write that has begun must not be cancelled halfway because its client disconnects.
-                let must_complete = matched
-                    .as_ref()
-                    .is_ok_and(|(routes, _)| routes.method(&method).is_some_and(|route| !route.only_reads()));
-                let context = RequestContext {
-                    now: app.clock.now(),
-                    app: app.clone(),
-                    method,
-                    path: path.as_str().to_owned(),
-                    query,
-                    cookies: BrowserCookies::read(&headers, app.address.is_https),
-                    headers,
-                    client_address,
-                    request_id: app.request_ids.next(),
-                };
-                let app = app.clone();
-                // Boxed, because the filters above copy their futures.
-                let answering = Box::pin(answer(context, body, matched));
-                async move {
-                    match must_complete {
-                        true => app.capacity.abandoned.run_to_end(answering).await,
-                        false => answering.await,
-                    }
+        .then(move |head: RequestHead, stream| {
+            let RequestHead { peer, method, uri, headers } = head;
+            let client_address = caller_address(&app.settings().trusted_proxies, peer.ip(), &headers);
+            let reservation = app.capacity.bodies.reservation(BudgetOwner::Address(Some(client_address)));
+            let body = RequestBody::new(&headers, extract::body_stream(stream), reservation);
+            let matched = find(uri.path());
+            // A write that has begun must not be cancelled halfway because its client disconnects.
+            let must_complete = matched
+                .as_ref()
+                .is_ok_and(|(routes, _)| routes.method(&method).is_some_and(|route| !route.only_reads()));
+            let context = Arc::new(RequestContext {
+                now: app.clock.now(),
+                app: app.clone(),
+                method,
+                path: uri.path().to_owned(),
+                query: uri.query().unwrap_or_default().to_owned(),
+                cookies: BrowserCookies::read(&headers, app.address.is_https),
+                headers,
+                client_address: Some(client_address),
+                request_id: app.request_ids.next(),
+            });
+            let app = app.clone();
+            // Boxed, because the filters above copy their futures.
+            let answering = Box::pin(answer(context, body, matched));
+            async move {
+                match must_complete {
+                    true => app.capacity.abandoned.run_to_end(answering).await,
+                    false => answering.await,
                 }
-            },
-        )
+            }
+        })
         .boxed()
 }
 
-async fn answer(context: RequestContext, body: RequestBody, routes: FoundRoutes) -> Response {
+async fn answer(context: Arc<RequestContext>, body: RequestBody, routes: FoundRoutes) -> Response {
     let started = Instant::now();
     let route = routes.as_ref().ok().and_then(|(routes, _)| routes.numbered(&context.method));
-    let (app, now) = (context.app.clone(), context.now);
-    let (method, path, request_id) =
-        (context.method.clone(), context.path.clone(), context.request_id.clone());
-    let is_head = method == Method::HEAD;
-    let origin = context.header(header::ORIGIN).map(str::to_owned);
-    let address = context.client_address;
+    let (app, now, address) = (&context.app, context.now, context.client_address);
     let trace = app.logs.traces.begin(&context.headers, &*app.clock.random);
     let caller = AuditCaller::of_request(address, context.request_id.clone()).traced(trace);
     // Pinned here, because each function that takes a future by value needs its memory again.
     let dispatched = pin!(async {
-        let answer = dispatch_with_language(context, body, routes).await;
+        let answer = dispatch_with_language(context.clone(), body, routes).await;
         (answer, audit::is_authenticated(), audit::client_id())
     });
     let ((Answer { mut response, cors, dialect }, is_authenticated, client), recorded) =
@@ -184,25 +166,25 @@ async fn answer(context: RequestContext, body: RequestBody, routes: FoundRoutes)
     let series = app.logs.metrics.series(*ROUTES);
     series[route.map_or(*ROUTES, |(index, _)| index)].count(status, took);
     let line = RequestLine {
-        method: &method,
-        path: &path,
+        method: &context.method,
+        path: &context.path,
         status,
         took,
-        request_id: &request_id,
+        request_id: &context.request_id,
         address,
         client: client.as_deref(),
         trace,
     };
     app.logs.requests.log(&line, is_authenticated, now);
-    if let Some(context) = trace {
+    if let Some(trace) = trace {
         app.logs.traces.end(&EndedRequest {
-            context,
-            method: method.as_str(),
+            context: trace,
+            method: context.method.as_str(),
             route: route.map(|(_, route)| &*route.path),
             status,
             began: now,
             took,
-            request_id: &request_id,
+            request_id: &context.request_id,
             address,
             client: client.as_deref(),
         });
@@ -210,9 +192,9 @@ async fn answer(context: RequestContext, body: RequestBody, routes: FoundRoutes)
     if dialect == Dialect::Fhir && response.status() == StatusCode::UNAUTHORIZED {
         response = with_resource_metadata(response, &app.address.base_url);
     }
-    response = cors::with_cors(&app, response, cors, origin.as_deref(), now).await;
-    let response = if is_head { without_body(response) } else { response };
-    finish(&app, response, &request_id, dialect)
+    response = cors::with_cors(app, response, cors, context.header(header::ORIGIN), now).await;
+    let response = if context.method == Method::HEAD { without_body(response) } else { response };
+    finish(app, response, &context.request_id, dialect)
 }
 
 /// Adds to a challenge where the authorization server of the FHIR interface is described (RFC 9728 section
@@ -250,7 +232,11 @@ struct Answer {
 }
 
 /// Handles a request. Only the answers below `/oauth2` and of pages depend on the language.
-async fn dispatch_with_language(context: RequestContext, body: RequestBody, routes: FoundRoutes) -> Answer {
+async fn dispatch_with_language(
+    context: Arc<RequestContext>,
+    body: RequestBody,
+    routes: FoundRoutes,
+) -> Answer {
     match Dialect::of_path(&context.path) {
         Dialect::Page | Dialect::OAuth => {
             let request = PageRequest::new(&context);
@@ -261,7 +247,7 @@ async fn dispatch_with_language(context: RequestContext, body: RequestBody, rout
     }
 }
 
-async fn dispatch(context: RequestContext, body: RequestBody, routes: FoundRoutes) -> Answer {
+async fn dispatch(context: Arc<RequestContext>, body: RequestBody, routes: FoundRoutes) -> Answer {
     let dialect = Dialect::of_path(&context.path);
     let plain = |status: StatusCode, text: &str| Answer {
         response: dialect.plain_error(status, text),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use futures_util::{Stream, StreamExt as _};
 use headers::{ETag, HeaderMapExt as _, IfNoneMatch};
-use http::{HeaderMap, Method, header};
+use http::{HeaderMap, HeaderValue, Method, header};
 use identity::model::client::Client;
 use identity::params::Params;
 use identity::sign_in::pending_quota::{PendingKind, TooManyPending};
@@ -156,7 +156,6 @@ impl Drop for RequestBody {
 }
 
 /// A request and the services of the server.
-#[derive(Clone)]
 pub struct RequestContext {
     /// The services of the server.
     pub app: Arc<App>,
@@ -169,7 +168,7 @@ pub struct RequestContext {
     /// Query without `?`, not decoded.
     pub query: String,
     /// Headers.
-    pub headers: HeaderMap,
+    pub headers: Arc<HeaderMap>,
     /// Cookies of this server, read once from the headers.
     pub cookies: BrowserCookies,
     /// Address of the client: the other end of the connection, or the address that a trusted proxy names.
@@ -208,7 +207,7 @@ pub enum ReadBodyError {
 impl RequestContext {
     /// The value of a header as text.
     pub fn header(&self, name: impl header::AsHeaderName) -> Option<&str> {
-        self.headers.get(name)?.to_str().ok()
+        self.headers.get(name).and_then(header_text)
     }
 
     /// Authenticates an access token (see
@@ -258,7 +257,7 @@ impl RequestContext {
     pub fn credentials(&self) -> Result<Option<TokenCredentials<'_>>, BadProof> {
         let mut sent = self.headers.get_all(header::AUTHORIZATION).iter();
         let (Some(sent), None) = (sent.next(), sent.next()) else { return Ok(None) };
-        let Some((scheme, token)) = sent.to_str().ok().and_then(|value| value.split_once(' ')) else {
+        let Some((scheme, token)) = header_text(sent).and_then(|value| value.split_once(' ')) else {
             return Ok(None);
         };
         let token = token.trim();
@@ -285,14 +284,14 @@ impl RequestContext {
         let mut proofs = self.headers.get_all("dpop").iter();
         match (proofs.next(), proofs.next()) {
             (None, _) => Ok(None),
-            (Some(proof), None) => proof.to_str().map(Some).map_err(|_| BadProof::Malformed),
+            (Some(proof), None) => header_text(proof).map(Some).ok_or(BadProof::Malformed),
             (Some(_), Some(_)) => Err(BadProof::Count),
         }
     }
 
     /// The value of a preference in `Prefer`. The first one of its name counts (RFC 7240 section 2).
     pub fn preference(&self, name: &str) -> Option<&str> {
-        let values = self.headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+        let values = self.headers.get_all("prefer").iter().filter_map(header_text);
         values.flat_map(|value| value.split(',')).find_map(|preference| {
             let (own, value) = preference.split(';').next()?.split_once('=')?;
             own.trim().eq_ignore_ascii_case(name).then(|| value.trim().trim_matches('"'))
@@ -320,6 +319,11 @@ fn if_none_match_contains(headers: &HeaderMap, etag: &str) -> bool {
 /// compares strongly, as RFC 9110 requires, and would never match.
 pub fn etag_version(tag: &str) -> Option<u64> {
     tag.trim().trim_start_matches("W/").trim_matches('"').parse().ok()
+}
+
+/// The text of a header of ASCII characters. [`HeaderValue::to_str`] tests its bytes one by one.
+fn header_text(value: &HeaderValue) -> Option<&str> {
+    std::str::from_utf8(value.as_bytes()).ok().filter(|text| text.is_ascii())
 }
 
 /// Converts warp's stream of buffers to one of bytes.

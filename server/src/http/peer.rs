@@ -2,15 +2,25 @@
 //! that the proxy names. No other source is trusted (RFC 7239 section 8.1).
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Once;
+use std::sync::{Arc, Once};
 
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, Method, Uri};
 
 use crate::config::{ProxyHeader, TrustedProxies};
 
-/// The other end of a connection, in the extensions of each request.
-#[derive(Debug, Clone, Copy)]
-pub struct PeerAddress(pub SocketAddr);
+/// The head of a request with the other end of its connection, in the extensions of the request. The filters
+/// of warp for its parts would copy the headers.
+#[derive(Debug, Clone)]
+pub struct RequestHead {
+    /// The other end of the connection.
+    pub peer: SocketAddr,
+    /// Method.
+    pub method: Method,
+    /// Target.
+    pub uri: Uri,
+    /// Headers.
+    pub headers: Arc<HeaderMap>,
+}
 
 /// The address of the caller. Reads the hops from the last one backwards and returns the first address that
 /// is not a trusted proxy or, with a number of proxies, that of this number. A hop that is not an address

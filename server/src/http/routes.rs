@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 use std::pin::Pin;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use ::terminology::{OperationMethods, TerminologyOperation};
@@ -24,7 +24,7 @@ use crate::administration::command::AdminRoute;
 /// A request with the parameters of its route.
 pub struct RoutedRequest {
     /// The request without its body.
-    pub context: RequestContext,
+    pub context: Arc<RequestContext>,
     /// The body, not read.
     pub body: RequestBody,
     /// The values of the placeholders.

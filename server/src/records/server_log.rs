@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -77,14 +77,44 @@ impl<S: tracing::Subscriber> Layer<S> for RepeatLimit {
     }
 }
 
+/// The log of this process, once it is started.
+static LOG: OnceLock<(LogFormat, LogBuffer<LogOutput>)> = OnceLock::new();
+
+/// The beginning of a line.
+pub(super) struct LineHead<'a> {
+    /// Time in UTC, as in [`CachedTime`].
+    pub(super) time: &'a str,
+    /// Level.
+    pub(super) level: Level,
+}
+
+/// Adds a line that the caller writes. Nothing happens before the log is started.
+pub(super) fn add_line(
+    level: Level,
+    write: impl FnOnce(LogFormat, &LineHead<'_>, &mut String) -> fmt::Result,
+) {
+    let Some((format, buffer)) = LOG.get() else { return };
+    LINE.with_borrow_mut(|line| {
+        line.clear();
+        // Writing to a text does not fail.
+        if write(*format, &LineHead { time: &CachedTime::now(), level }, line).is_ok() {
+            buffer.add(line.as_bytes());
+        }
+        if level <= Level::WARN {
+            buffer.write_lines();
+        }
+    });
+}
+
 /// Starts the log. The returned guard writes the rest of the buffer when it is dropped.
 pub fn start_log(format: LogFormat) -> LogGuard {
     let filter = EnvFilter::try_from_env(environment::LOG).unwrap_or_else(|_| EnvFilter::new("info"));
     let (buffer, mut guard) = LogBuffer::start(LogOutput::Stderr);
     guard.buffer = Some(buffer.clone());
+    // A second server in the same process (in a test) uses the log of the first one.
+    LOG.get_or_init(|| (format, buffer.clone()));
     let lines = tracing_subscriber::fmt::layer().with_timer(CachedTime).with_writer(buffer).with_ansi(false);
     let log = tracing_subscriber::registry().with(filter).with(RepeatLimit).with(KeepErrors);
-    // A second server in the same process (in a test) uses the log of the first one.
     match format {
         LogFormat::Text => drop(log.with(lines).try_init()),
         LogFormat::Json => drop(log.with(lines.json().flatten_event(true)).try_init()),
@@ -154,18 +184,29 @@ struct CachedTime;
 thread_local! {
     /// The last second since 1970, and its text.
     static LAST_SECOND: RefCell<(i64, String)> = const { RefCell::new((i64::MIN, String::new())) };
+    /// The memory of the last line of [`add_line`], which is used again.
+    static LINE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-impl FormatTime for CachedTime {
-    fn format_time(&self, out: &mut Writer<'_>) -> fmt::Result {
+impl CachedTime {
+    /// The present time.
+    fn now() -> String {
         let now = Timestamp::now();
-        let (second, micros) = (now.as_second(), now.subsec_microsecond());
+        let (second, micros) = (now.as_second(), now.subsec_microsecond().unsigned_abs());
         LAST_SECOND.with_borrow_mut(|(last, text)| {
             if *last != second {
                 (*last, *text) = (second, now.strftime("%Y-%m-%dT%H:%M:%S").to_string());
             }
-            write!(out, "{text}.{micros:06}Z")
+            // The leading one keeps the zeros after it.
+            let mut digits = itoa::Buffer::new();
+            [text.as_str(), ".", &digits.format(1_000_000 + micros)[1..], "Z"].concat()
         })
+    }
+}
+
+impl FormatTime for CachedTime {
+    fn format_time(&self, out: &mut Writer<'_>) -> fmt::Result {
+        out.write_str(&Self::now())
     }
 }
 

@@ -38,7 +38,7 @@ const RECORDED_TOGETHER: usize = 1_000;
 /// Executes a Bundle. All entries are authorized before the first one is executed. The operations of a batch
 /// follow its other entries, so that they take its writes into account.
 pub async fn execute_bundle(
-    context: &RequestContext,
+    context: &Arc<RequestContext>,
     request_body: &mut RequestBody,
 ) -> Result<Response, Problem> {
     // Without a token, only terminology operations are allowed, if the settings allow these.
@@ -95,7 +95,7 @@ pub async fn execute_bundle(
                 true => Some(access::context_restrictions(context, &token, ScopePermissions::GET).await?),
                 false => None,
             };
-            let reader = EntryReader { context: context.clone(), token, contexts };
+            let reader = EntryReader { context: Arc::clone(context), token, contexts };
             stream_entries(reader, head, entries, memory)
         }
         _ => {
@@ -260,7 +260,7 @@ fn operation_response(answer: BundledAnswer) -> ResponseEntry {
 
 /// Reads the resources of the entries of a Bundle.
 struct EntryReader {
-    context: RequestContext,
+    context: Arc<RequestContext>,
     token: Arc<TokenAccess>,
     /// The restrictions of the client by type, if the Bundle reads a Binary.
     contexts: Option<Arc<ContextRestrictions>>,

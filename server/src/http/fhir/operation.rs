@@ -2,6 +2,7 @@
 //! R4).
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use ::terminology::ExhaustionCause;
 use ::terminology::{
@@ -104,7 +105,7 @@ fn expansion_limit(context: &RequestContext) -> Option<usize> {
 /// `{fhir_base}/TYPE[/{id}]/$OPERATION`: runs a call on the async thread if it takes few steps, and on a
 /// thread of the pool otherwise.
 pub async fn answer_operation(
-    context: &RequestContext,
+    context: &Arc<RequestContext>,
     operation: TerminologyOperation,
     id: Option<String>,
     body: &mut RequestBody,
@@ -140,7 +141,7 @@ pub async fn answer_operation(
     }
     let mut memory = AnswerMemory::new(context, access.as_deref());
     let caller = caller.into_owned();
-    let pooled_context = context.clone();
+    let pooled_context = Arc::clone(context);
     let execute = move |budget: &Budget<'_>| {
         let context = &pooled_context;
         let parameters = received(context, body.as_ref());
@@ -168,14 +169,14 @@ const OUTCOME_BYTES: usize = 1 << 10;
 /// [`Problem`] if the pool rejects the request, there is no memory for the answers, or the stored changes
 /// cannot be read.
 pub async fn answer_bundle(
-    context: &RequestContext,
+    context: &Arc<RequestContext>,
     access: Option<&TokenAccess>,
     operations: Vec<BundleOperation>,
     mut memory: AnswerMemory,
 ) -> Result<(Vec<BundledAnswer>, AnswerMemory), Problem> {
     context.app.terminology_sync.apply_changes().await?;
     let caller = caller_identity(context, access).into_owned();
-    let pooled_context = context.clone();
+    let pooled_context = Arc::clone(context);
     let execute = move |budget: &Budget<'_>| {
         let mut answers = Vec::with_capacity(operations.len());
         for entry in &operations {

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use super::admission::{ConnectionState, RequestGuard};
 use super::timers::ServingPhase;
 use crate::http::dispatch::Routes;
-use crate::http::peer::PeerAddress;
+use crate::http::peer::RequestHead;
 use crate::http::problem::Dialect;
 use crate::http::reply::{self, Response};
 
@@ -90,7 +90,9 @@ pub fn service(
         let answered = match refusal(&request, &served) {
             Some(response) => Err(response),
             None => {
-                request.extensions_mut().insert(PeerAddress(peer));
+                let headers = Arc::new(std::mem::take(request.headers_mut()));
+                let (method, uri) = (request.method().clone(), request.uri().clone());
+                request.extensions_mut().insert(RequestHead { peer, method, uri, headers });
                 Ok(inner.call(request))
             }
         };
@@ -133,6 +135,8 @@ fn refusal(request: &Request<Incoming>, served: &ServedRequests) -> Option<Respo
         // HTTP/2 has `:authority`, HTTP/1.0 neither.
         _ => hosts <= 1,
     };
-    let text = format!("the request has {hosts} Host headers; HTTP/1.1 requires exactly one");
-    (!is_clear).then(|| dialect.plain_error(StatusCode::BAD_REQUEST, &text))
+    (!is_clear).then(|| {
+        let text = format!("the request has {hosts} Host headers; HTTP/1.1 requires exactly one");
+        dialect.plain_error(StatusCode::BAD_REQUEST, &text)
+    })
 }
