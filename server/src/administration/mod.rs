@@ -20,6 +20,7 @@
 //! | [`registration_warnings`] | warnings about registrations that can hardly work |
 //! | [`user_change`] | a change of a user |
 //! | [`import`] | import |
+//! | [`feed`] | feeds of releases |
 //! | [`export`] | export |
 //! | [`backups`] | backups |
 //! | [`purge`] | erasure of a patient's record |
@@ -39,6 +40,7 @@ pub mod copy;
 pub mod events;
 pub mod execute;
 pub mod export;
+pub mod feed;
 pub mod import;
 pub mod member_flags;
 mod package_cache;

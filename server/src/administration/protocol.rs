@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::all_commands::AdminCommand;
 
 /// Version of the protocol. The program and the running server must have the same version.
-pub const PROTOCOL_VERSION: u32 = 13;
+pub const PROTOCOL_VERSION: u32 = 14;
 
 /// The line that a client sends after its command to end it early.
 pub const STOP: &str = "stop";
@@ -102,11 +102,11 @@ mod tests {
     /// The words that set a flag. `file` is a JWK Set.
     fn words(argument: &Arg, file: &Path) -> Vec<String> {
         let value = match argument.get_value_parser().type_id() {
+            _ if argument.get_value_hint() == ValueHint::FilePath => file.display().to_string(),
             id if id == TypeId::of::<u32>() || id == TypeId::of::<usize>() => "9".to_owned(),
             id if id == TypeId::of::<std::path::PathBuf>() => "/a".to_owned(),
             id if id == TypeId::of::<terminology_import::StatedEncoding>() => "latin1".to_owned(),
             _ if argument.get_id() == "since" => "2026-01-31T00:00:00Z".to_owned(),
-            _ if argument.get_value_hint() == ValueHint::FilePath => file.display().to_string(),
             // It is the name of a flag for `--unset`.
             _ => "name".to_owned(),
         };
@@ -127,8 +127,16 @@ mod tests {
         let lines: Vec<Vec<String>> = std::iter::once(Vec::new()).chain(optional).collect();
         let mut forms = Vec::new();
         for more in &lines {
-            let name = ["trefoil"].into_iter().chain(row.words()).map(str::to_owned);
-            let parsed = AdminProgram::try_parse_from(name.chain(more.clone()).chain(required.clone()));
+            let parse = |other: &Vec<String>| {
+                let name = ["trefoil"].into_iter().chain(row.words()).map(str::to_owned);
+                let line = name.chain(more.clone()).chain(required.clone()).chain(other.clone());
+                AdminProgram::try_parse_from(line)
+            };
+            // A flag may need another one, or a command one of several.
+            let parsed = parse(&Vec::new()).or_else(|error| {
+                let others = lines.iter().filter(|other| *other != more);
+                others.map(parse).find_map(Result::ok).ok_or(error)
+            });
             // A command that requires one of several flags is not complete without one.
             let Ok(AdminProgram { line }) = parsed else { continue };
             let mut command = line.command;

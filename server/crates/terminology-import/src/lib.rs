@@ -15,6 +15,7 @@
 //! | `loinc` | LOINC: its CSV tables |
 //! | `rxnorm` | RxNorm: RRF |
 //! | `omop` | OMOP: the tables of Athena |
+//! | `syndication` | Feeds of releases |
 //! | `icd11` | A linearization of ICD-11 |
 //! | `meddra` | MedDRA |
 //! | `ndc` | The NDC directory of the FDA |
@@ -46,6 +47,7 @@ mod release_source;
 mod rf2;
 mod rxnorm;
 mod stated_release;
+pub mod syndication;
 mod table_reader;
 mod xml_events;
 

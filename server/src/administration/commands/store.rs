@@ -16,6 +16,7 @@ use terminology_import::{StatedEncoding, StatedRelease, TableOptions};
 use crate::administration::command::{Answer, Call, Command, CommandError, Doors, ProgramInput, StoreNeed};
 use crate::administration::copy::{StoreCopy, copy_running};
 use crate::administration::events::{CommandEvent, EventSink};
+use crate::administration::feed::{DownloadFolder, FeedOptions, fetch_items};
 use crate::administration::import::run_import;
 use crate::administration::package_cache::resolve_packages;
 use crate::administration::{backups, check, export, purge};
@@ -51,7 +52,7 @@ async fn complete_assignment(call: &Call<'_>, events: EventSink<'_>) -> anyhow::
 /// ICD-11, MedDRA, NDC, ICD-10-CM, ClaML, CSV, spreadsheets (.xlsx, .ods).
 #[derive(Debug, Args, Serialize, Deserialize)]
 #[command(
-    after_help = "Examples:\n  trefoil import hl7.fhir.r4.core.tgz patients/\n  trefoil import SnomedCT_International.zip SnomedCT_Extension.zip\n  trefoil import hl7.fhir.us.core#6.1.0"
+    after_help = "Examples:\n  trefoil import hl7.fhir.r4.core.tgz patients/\n  trefoil import SnomedCT_International.zip SnomedCT_Extension.zip\n  trefoil import hl7.fhir.us.core#6.1.0\n  trefoil import --feed https://mlds.ihtsdotools.org/api/feed --feed-user NAME --feed-password-file FILE"
 )]
 pub struct Import {
     /// Module of a SNOMED CT edition, such as 900000000000207008, if the files do not suggest the right one
@@ -78,8 +79,11 @@ pub struct Import {
     overwrite: bool,
     /// Files and folders to import, and FHIR packages as NAME#VERSION from the package cache, with the
     /// packages on which they depend
-    #[arg(required = true)]
+    #[arg(required_unless_present = "feed")]
     paths: Vec<PathBuf>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    feed: FeedOptions,
     /// Package cache [default: ~/.fhir/packages]
     #[arg(long, value_name = "FOLDER")]
     #[serde(skip)]
@@ -93,18 +97,26 @@ impl Command for Import {
 
     fn read_input(&mut self, _: &mut dyn ProgramInput) -> anyhow::Result<()> {
         self.paths = resolve_packages(std::mem::take(&mut self.paths), self.package_cache.take())?;
-        Ok(())
+        self.feed.read_input()
     }
 
     async fn run(self, call: &Call<'_>, events: EventSink<'_>) -> Result<Answer, CommandError> {
-        let Self { edition, version, unpublished, encoding, sheet, keep_bundles, overwrite, paths, .. } =
-            self;
+        let Self {
+            edition, version, unpublished, encoding, sheet, keep_bundles, overwrite, paths, feed, ..
+        } = self;
         let table = TableOptions { encoding, sheet };
         let stated = StatedRelease { edition, version, is_unpublished: unpublished, table };
         let defaults = ImportOptions::default();
         let rules = ResourceRules { bytes: defaults.rules.bytes, ..call.services.resources.rules() };
         let options = ImportOptions { keep_bundles, overwrite, rules, ..defaults };
-        Ok(Answer::Told(run_import(call.services, paths, stated, options, events).await?))
+        let Some(address) = &feed.feed else {
+            return Ok(Answer::Told(run_import(call.services, paths, stated, options, events).await?));
+        };
+        let folder = DownloadFolder::make(call.services.data)?;
+        match fetch_items(call.services, address, &feed, folder.path(), events).await? {
+            Some(paths) => Ok(Answer::Told(run_import(call.services, paths, stated, options, events).await?)),
+            None => Ok(Answer::Told(0)),
+        }
     }
 }
 

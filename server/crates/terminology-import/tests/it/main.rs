@@ -16,4 +16,5 @@ mod progress;
 mod releases;
 mod spreadsheets;
 mod support;
+mod syndication;
 mod truncated_tables;
