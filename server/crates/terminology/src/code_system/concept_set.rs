@@ -31,24 +31,18 @@ impl ConceptSet {
         Self { begin: 0, words: vec![0; len.div_ceil(64)] }
     }
 
-    /// A concept with all its ancestors or descendants. The hierarchy must not have a cycle.
+    /// A concept with all its ancestors. The hierarchy must not have a cycle.
     ///
     /// # Errors
     /// [`BudgetExhausted`] if the budget is spent.
-    pub(crate) fn walk(
+    pub(crate) fn ancestors(
         hierarchy: &ConceptHierarchy,
         from: u32,
-        up: bool,
         budget: &Budget<'_>,
     ) -> Result<Self, BudgetExhausted> {
         let mut out = Self::empty(hierarchy.len());
         budget.spend_words(out.words.len(), false)?;
-        if up {
-            out.reach(hierarchy, vec![from], true, budget)?;
-        } else {
-            out.insert(from);
-            out.add_descendants(hierarchy, from, budget)?;
-        }
+        out.reach(hierarchy, vec![from], true, budget)?;
         out.trim();
         budget.spend_words(out.words.len(), true)?;
         Ok(out)

@@ -9,6 +9,7 @@ mod columns;
 pub(crate) mod concept_attribute;
 pub(crate) mod concept_designation;
 pub(crate) mod concept_set;
+mod descendant_cache;
 pub(crate) mod description_facts;
 pub(crate) mod descriptions;
 mod elias_fano;
@@ -31,8 +32,8 @@ pub(crate) mod word_index;
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 pub(crate) use self::ancestor_filter::AncestorFilter;
 use self::code_table::CodeTable;
@@ -43,6 +44,8 @@ use self::concept_attribute::{
     ABSTRACT, AttributeValue, ConceptAttribute, DEPRECATED, INACTIVE, LITERAL, NONE,
 };
 pub(crate) use self::concept_designation::ConceptDesignation;
+use self::concept_set::ConceptSet;
+use self::descendant_cache::DescendantCache;
 use self::description_facts::{DescriptionFacts, SEPARATOR};
 use self::hierarchy::ConceptHierarchy;
 pub(crate) use self::identifier_columns::IdentifierColumns;
@@ -55,12 +58,13 @@ use self::row_offsets::RowOffsets;
 pub use self::subsumption::Subsumption;
 use self::value_sources::SourceColumns;
 use self::word_index::WordIndex;
-use crate::model::Unprocessable;
+use crate::model::budget::BudgetExhausted;
 use crate::model::concept_text::{ConceptText, TextKind};
 use crate::model::dialects::{self, ELSEWHERE, SnomedDialects};
 use crate::model::known_systems::ISO_3166;
 use crate::model::resource_json::{ContentMode, HierarchyMeaning, ResourceHeader, STANDARDS_STATUS};
 use crate::model::text_folding::same_folded;
+use crate::model::{Budget, Unprocessable};
 
 /// Property by which `$lookup` and `$expand` request the definition of a concept.
 pub(crate) const DEFINITION: &str = "definition";
@@ -116,6 +120,8 @@ pub(crate) struct CodeSystem {
     preferred_terms: OnceLock<PreferredTerms>,
     /// The way back from values to concepts; not part of the saved index.
     sources: SourceColumns,
+    /// Descendants that were asked for; not part of the saved index.
+    descendants: DescendantCache,
 }
 
 /// Number of a code system in this process, starting at 1. Cached results carry it, so that they are not used
@@ -396,6 +402,7 @@ impl CodeSystem {
             + self.identifiers.memory_bytes()
             + self.words.memory_bytes()
             + self.sources.memory_bytes()
+            + self.descendants.memory_bytes()
             + 48 * self.len()
     }
 
@@ -443,6 +450,18 @@ impl CodeSystem {
 
     pub(crate) fn hierarchy(&self) -> &ConceptHierarchy {
         &self.hierarchy
+    }
+
+    /// The descendants of a concept, without itself. The hierarchy must not have a cycle.
+    ///
+    /// # Errors
+    /// [`BudgetExhausted`] if they are not known and the budget is spent.
+    pub(crate) fn descendants(
+        &self,
+        of: u32,
+        budget: &Budget<'_>,
+    ) -> Result<Arc<ConceptSet>, BudgetExhausted> {
+        self.descendants.descendants(&self.hierarchy, of, budget)
     }
 
     /// The hierarchy of a code system, if it means is-a.

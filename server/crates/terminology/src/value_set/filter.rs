@@ -14,6 +14,7 @@ use crate::code_system::concept_set::ConceptSet;
 use crate::code_system::hierarchy::ConceptHierarchy;
 use crate::code_system::{CodeSystem, LocatedConcept};
 use crate::grammar;
+use crate::model::budget::BudgetExhausted;
 use crate::model::filter_fault::FilterFault;
 use crate::model::known_systems::{LOINC, SNOMED_CT};
 use crate::model::resource_json;
@@ -284,10 +285,10 @@ impl ValueSetFilter {
         }
         if let FilterOperator::BelowAny(list) | FilterOperator::AboveAny(list) = &self.op {
             let hierarchy = system.require_is_a_hierarchy()?;
+            let is_above = matches!(self.op, FilterOperator::AboveAny(_));
             let mut reached = ConceptSet::empty(system.len());
             for named in self.named_concepts(system, list)? {
-                let is_above = matches!(self.op, FilterOperator::AboveAny(_));
-                let mut walked = ConceptSet::walk(hierarchy, named, is_above, budget)?;
+                let mut walked = walk(system, hierarchy, named, is_above, budget)?;
                 walked.remove(named);
                 reached.unite(&walked);
             }
@@ -298,7 +299,7 @@ impl ValueSetFilter {
             && let Ok(hierarchy) = system.require_is_a_hierarchy()
             && let Some(Range { start: named, .. }) = self.named_interval(system, hierarchy)
         {
-            self.retain_reached(hierarchy, named, &mut among, budget)?;
+            self.retain_reached(system, hierarchy, named, &mut among, budget)?;
             return Ok(among);
         }
         let [of_one, of_all] = CONCEPTS_PER_READ;
@@ -390,6 +391,7 @@ impl ValueSetFilter {
     /// complement for `is-not-a`.
     fn retain_reached(
         &self,
+        system: &CodeSystem,
         hierarchy: &ConceptHierarchy,
         named: u32,
         among: &mut ConceptSet,
@@ -403,8 +405,8 @@ impl ValueSetFilter {
             among.intersect(&reached);
             return Ok(());
         }
-        let reached =
-            ConceptSet::walk(hierarchy, named, matches!(self.op, FilterOperator::Generalizes), budget)?;
+        let is_above = matches!(self.op, FilterOperator::Generalizes);
+        let reached = walk(system, hierarchy, named, is_above, budget)?;
         match self.op {
             FilterOperator::IsNotA => among.subtract(&reached),
             _ => among.intersect(&reached),
@@ -582,6 +584,22 @@ impl ValueSetFilter {
         }
         fault
     }
+}
+
+/// A concept with all its ancestors or descendants. The hierarchy must not have a cycle.
+fn walk(
+    system: &CodeSystem,
+    hierarchy: &ConceptHierarchy,
+    from: u32,
+    up: bool,
+    budget: &Budget<'_>,
+) -> Result<ConceptSet, BudgetExhausted> {
+    if up {
+        return ConceptSet::ancestors(hierarchy, from, budget);
+    }
+    let mut reached = (*system.descendants(from, budget)?).clone();
+    reached.insert(from);
+    Ok(reached)
 }
 
 /// The operator of a filter that is specific to a code system: SNOMED CT (FHIR R4 4.3.15) and LOINC (4.3.6).

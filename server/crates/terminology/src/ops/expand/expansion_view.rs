@@ -73,6 +73,15 @@ impl<'a> ExpansionView<'a, '_> {
         members.parts.iter_mut().try_for_each(|part| filter.retain_matches(part))
     }
 
+    /// The display of a member, if the answer has no other text and no language is requested.
+    fn default_display(&self, part: &MemberPart<'a>, item: &MemberCode<'a>) -> Option<&'a str> {
+        if self.request.with_designations || !self.languages.is_empty() || self.languages.only {
+            return None;
+        }
+        let listed = item.listed.and_then(|listed| listed.display.as_deref());
+        listed.or_else(|| part.system?.display(item.concept?))
+    }
+
     fn member_texts(
         &self,
         part: &MemberPart<'a>,
@@ -146,7 +155,11 @@ impl<'a> ExpansionView<'a, '_> {
         with_version: bool,
         repeated: &[&'static RepeatedExtension],
     ) -> Result<ContainsRow<'a>, TxError> {
-        let texts = self.member_texts(part, item)?;
+        let default = self.default_display(part, item);
+        let texts = match default {
+            Some(_) => Vec::new(),
+            None => self.member_texts(part, item)?,
+        };
         self.budget.spend(1 + texts.len() * (self.languages.steps() + self.request.designations.len()))?;
         self.budget.spend(self.request.properties.len())?;
         let shown = concept_texts::choose_display(&texts, &self.languages);
@@ -183,7 +196,7 @@ impl<'a> ExpansionView<'a, '_> {
             inactive: concept.is_some_and(|(system, concept_number)| system.is_inactive(concept_number)),
             version: part.system.filter(|_| with_version).and_then(|system| system.version.as_deref()),
             code: concept.map_or(item.code, |(system, concept_number)| system.code(concept_number)),
-            display: shown.map(|n| texts[n].display.text),
+            display: default.or_else(|| shown.map(|n| texts[n].display.text)),
             designation: designation.map(|(_, text)| *text).collect(),
             contains: Vec::new(),
         })

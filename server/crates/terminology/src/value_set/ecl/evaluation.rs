@@ -372,12 +372,14 @@ impl<'a> EclEvaluator<'a> {
         if !hierarchy.cycle().is_empty() {
             return Ok(out);
         }
+        let is_single = from.count() == 1;
         for index in from.iter_after(0) {
             self.spend_step()?;
             let next = || hierarchy.neighbours(index, walk.up).into_owned();
             match (walk.one_step, walk.up) {
                 (true, _) => next().into_iter().for_each(|other| out.insert(other)),
                 (false, true) => out.reach(hierarchy, next(), true, self.budget)?,
+                (false, false) if is_single => out.unite(&*self.system.descendants(index, self.budget)?),
                 (false, false) => out.add_descendants(hierarchy, index, self.budget)?,
             }
         }
