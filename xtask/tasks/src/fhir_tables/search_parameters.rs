@@ -64,6 +64,10 @@ pub fn collect(definitions: &FhirDefinitions) -> SearchRows {
     let died = SearchPath::new("deceasedDateTime", "dateTime");
     let row = SearchRow { kind: "token".to_owned(), paths: vec![deceased, died] };
     rows.entry("Patient".to_owned()).or_default().insert("deceased".to_owned(), row);
+    // It has no expression: the text of the narrative.
+    let narrative =
+        SearchRow { kind: "string".to_owned(), paths: vec![SearchPath::new("text.div", "xhtml")] };
+    rows.entry("Resource".to_owned()).or_default().insert("_text".to_owned(), narrative);
     rows
 }
 

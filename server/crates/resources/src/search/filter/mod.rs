@@ -8,9 +8,11 @@
 //! | module | contents |
 //! |---|---|
 //! | [`modifier`] | the modifiers |
+//! | `narrative` | the words of a narrative |
 //! | `value` | search values and the comparison with values of resources |
 
 pub mod modifier;
+mod narrative;
 pub(crate) mod value;
 
 use fhir::search_parameters::{self, SearchParameter};
@@ -167,6 +169,11 @@ impl FilterClause {
         let modifier = match modifier {
             None => None,
             Some(name) => match SearchModifier::named(name, parameter.comparison) {
+                Some(SearchModifier::Exact | SearchModifier::Contains)
+                    if parameter.places.iter().all(value::is_narrative) =>
+                {
+                    return Err(wrong(format!("'{code}' looks for words and has no modifier ':{name}'")));
+                }
                 None => return Err(wrong(format!("the modifier ':{name}' is not supported"))),
                 known => known,
             },
@@ -185,7 +192,8 @@ impl FilterClause {
                 _ => return Err(wrong("':missing' is true or false".to_owned())),
             },
         };
-        Ok(Self { parameter, is_indexed: rules.is_indexed, test })
+        let is_narrative = parameter.places.iter().all(value::is_narrative);
+        Ok(Self { is_indexed: rules.is_indexed && !is_narrative, parameter, test })
     }
 
     fn is_met(&self, resource: &RawValue, fhir_base: &str) -> bool {
@@ -323,6 +331,35 @@ mod tests {
             json!({ "type": "Patient", "identifier": { "value": "1" } }),
         ] {
             check(&json!({ "subject": subject }), &["Observation?patient:missing=false"], &[]);
+        }
+    }
+
+    #[test]
+    fn words_of_the_narrative_are_matched() {
+        let div = "<div xmlns=\"http://www.w3.org/1999/xhtml\" title=\"hidden\"><p>Fi&egrave;vre &amp; <b>to</b>ux</p><p>Tea&#8203;1&#x32;</p></div>";
+        let set = json!({ "resourceType": "ValueSet", "text": { "status": "generated", "div": div } });
+        check(
+            &set,
+            &[
+                "ValueSet?_text=toux",
+                "ValueSet?_text=TOU",
+                "ValueSet?_text=tea 12",
+                "ValueSet?_text=tea,coffee",
+                "ValueSet?_text:missing=false",
+            ],
+            &[
+                "ValueSet?_text=oux",
+                "ValueSet?_text=hidden",
+                "ValueSet?_text=div",
+                "ValueSet?_text=amp",
+                "ValueSet?_text=toux coffee",
+                "ValueSet?_text=xhtml",
+            ],
+        );
+        for wrong in
+            ["ValueSet?_text=-", "ValueSet?_text:exact=a", "ValueSet?_text:contains=a", "ValueSet?_text="]
+        {
+            read(wrong).unwrap_err();
         }
     }
 

@@ -11,6 +11,7 @@ use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 
 use super::modifier::{PLAIN, SearchModifier, TextComparison};
+use super::narrative;
 use crate::body::json::{Text, text, values};
 use crate::body::references::{local, split_version};
 
@@ -39,6 +40,8 @@ pub(crate) enum SearchValue {
     /// The value must contain this text. Both are compared in folded form.
     Contains(String),
     Exactly(String),
+    /// The text of the narrative must have words that begin with each of these, in folded form.
+    Words(Vec<String>),
     Token {
         system: System,
         code: Option<String>,
@@ -143,6 +146,14 @@ impl SearchValue {
                 Ok(Self::Quantity(prefix, range, number, unit))
             }
             ValueComparison::Reference => Ok(Self::Reference(target(&plain, modifier, context)?)),
+            ValueComparison::String if parameter.places.iter().all(is_narrative) => {
+                let folded = folded(&plain);
+                let words: Vec<String> = narrative::words(&folded).map(str::to_owned).collect();
+                match words.is_empty() {
+                    true => Err(format!("'{plain}' has no letter or digit")),
+                    false => Ok(Self::Words(words)),
+                }
+            }
             ValueComparison::String => Ok(match modifier.map_or(PLAIN, SearchModifier::rules).texts {
                 TextComparison::Whole => Self::Exactly(plain),
                 TextComparison::Part => Self::Contains(folded(&plain)),
@@ -174,6 +185,11 @@ impl SearchValue {
             }
             Self::Contains(wanted) => texts(place.data, value).any(|text| folded(&text).contains(wanted)),
             Self::Exactly(wanted) => texts(place.data, value).any(|text| *text == **wanted),
+            Self::Words(wanted) => text(value).is_some_and(|html| {
+                let there = folded(&narrative::plain_text(&html));
+                let begins = |wanted: &String| narrative::words(&there).any(|word| word.starts_with(wanted));
+                wanted.iter().all(begins)
+            }),
             Self::Token { system, code } => {
                 // FHIR prefers too many matches to too few, so codes are compared without regard to case, but
                 // ids exactly.
@@ -556,6 +572,11 @@ fn is_uri(stored: &str, searched: &str) -> bool {
 
 // Strings
 // -------------------------------------------------------------------------------------------------------------
+
+/// Returns whether the values are narratives, which are compared word by word and are not indexed.
+pub(crate) fn is_narrative(place: &ElementPath) -> bool {
+    place.data == "xhtml"
+}
 
 /// The texts of a value in which a search for a string looks.
 pub(crate) fn texts<'a>(data: &str, value: &'a RawValue) -> impl Iterator<Item = Text<'a>> + use<'a> {

@@ -149,7 +149,8 @@ fn value_ranges(kind: &str, parameter: &SearchParameter, values: &[SearchValue])
                 SearchValue::Token { code: None, .. }
                 | SearchValue::Contains(_)
                 | SearchValue::Number(..)
-                | SearchValue::Quantity(..) => return None,
+                | SearchValue::Quantity(..)
+                | SearchValue::Words(_) => return None,
             }
         }
     }

@@ -9,6 +9,7 @@ use fhir::patient_references::{self, ReferencePath};
 use fhir::search_parameters::{self, ElementPath, SearchParameter, ValueComparison};
 
 use super::terms::TermName;
+use crate::search::filter::value::is_narrative;
 
 /// An element, and the elements below it.
 #[derive(Debug, Default)]
@@ -59,7 +60,9 @@ struct ElementTrees {
 }
 
 static TREES: LazyLock<ElementTrees> = LazyLock::new(|| {
-    let common: Vec<SearchParameter> = search_parameters::parameters("Resource").collect();
+    let mut common: Vec<SearchParameter> = search_parameters::parameters("Resource").collect();
+    // A narrative has too many words for an index of its own.
+    common.retain(|parameter| !parameter.places.iter().all(is_narrative));
     let mut trees = ElementTrees { nodes: Vec::new(), roots: HashMap::new() };
     for kind in fhir::RESOURCE_TYPES {
         let root = trees.add_node();
