@@ -123,9 +123,13 @@ impl ConceptSet {
     }
 
     pub(crate) fn insert(&mut self, index: u32) {
-        let word = index as usize / 64;
+        let (word, bit) = (index as usize / 64, 1 << (index % 64));
+        if let Some(word) = word.checked_sub(self.begin).and_then(|at| self.words.get_mut(at)) {
+            *word |= bit;
+            return;
+        }
         self.cover(word);
-        self.words[word - self.begin] |= 1 << (index % 64);
+        self.words[word - self.begin] |= bit;
     }
 
     pub(crate) fn remove(&mut self, index: u32) {

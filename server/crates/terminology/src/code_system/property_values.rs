@@ -40,7 +40,8 @@ impl CodeSystem {
     }
 
     /// The concepts with a value of a property that passes a test, which is called once for each value;
-    /// `None` if concepts do not store the property. With `exact`, no other value passes the test.
+    /// `None` if concepts do not store the property, or if more than about `most` concepts pass. With
+    /// `exact`, no other value passes the test.
     ///
     /// # Errors
     /// [`BudgetExhausted`] if the budget is spent.
@@ -48,6 +49,7 @@ impl CodeSystem {
         &'s self,
         name: &str,
         exact: Option<&str>,
+        most: usize,
         mut test: impl FnMut(&str) -> bool,
         budget: &Budget<'_>,
     ) -> Result<Option<ConceptSet>, BudgetExhausted> {
@@ -58,19 +60,26 @@ impl CodeSystem {
         }
         let mut passing = ConceptSet::empty(self.len());
         budget.spend_words(passing.words(), true)?;
+        let mut count = 0;
         let mut add_sources =
             |sources: &ValueSources, values: Range<u32>, text_of: &dyn Fn(u32) -> &'s str| {
                 for (value, concepts) in sources.by_value(values) {
                     budget.spend(1 + concepts.len() / CONCEPTS_PER_STEP)?;
                     if self.value_texts(text_of(value)).any(|text| test(&text)) {
+                        count += concepts.len();
+                        if count > most {
+                            return Ok(false);
+                        }
                         concepts.iter().for_each(|concept| passing.insert(*concept));
                     }
                 }
-                Ok::<_, BudgetExhausted>(())
+                Ok::<_, BudgetExhausted>(true)
             };
         if let Some(name) = stored {
             let sources = self.sources_of(SourceColumn::Property(name), budget)?;
-            add_sources(&sources, 0..u32::MAX, &|value| self.values.get(value))?;
+            if !add_sources(&sources, 0..u32::MAX, &|value| self.values.get(value))? {
+                return Ok(None);
+            }
         }
         if let Some(kind) = kind {
             let sources = self.sources_of(SourceColumn::Relationship(kind), budget)?;
@@ -79,8 +88,11 @@ impl CodeSystem {
                 None => 0..LITERAL,
             };
             let text_of = |value| self.text_of_value(self.attribute_value(value));
-            add_sources(&sources, codes, &text_of)?;
-            add_sources(&sources, LITERAL..u32::MAX, &text_of)?;
+            if !add_sources(&sources, codes, &text_of)?
+                || !add_sources(&sources, LITERAL..u32::MAX, &text_of)?
+            {
+                return Ok(None);
+            }
         }
         Ok(Some(passing))
     }

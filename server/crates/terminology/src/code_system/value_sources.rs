@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use super::concept_set::ConceptSet;
+
 /// A property with values of its own, by the number of its name, or a type of relationship.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum SourceColumn {
@@ -29,9 +31,22 @@ impl ValueSources {
         Self { values, concepts }
     }
 
-    /// The concepts with a value in an interval. One with several values occurs several times.
-    pub(crate) fn of_values(&self, values: Range<u32>) -> &[u32] {
-        &self.concepts[self.range(values)]
+    /// Calls `each` with the concepts that have a value of a set. A concept with several of them occurs
+    /// several times.
+    pub(crate) fn for_each_of<E>(
+        &self,
+        values: &ConceptSet,
+        mut each: impl FnMut(&[u32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        // The intervals ascend, and the next one is usually near.
+        let mut start = 0;
+        for interval in values.intervals() {
+            start += leading(&self.values[start..], interval.start);
+            let end = start + leading(&self.values[start..], interval.end);
+            each(&self.concepts[start..end])?;
+            start = end;
+        }
+        Ok(())
     }
 
     /// Each value in an interval with its concepts, in ascending order.
@@ -53,6 +68,16 @@ impl ValueSources {
     pub(crate) fn len(&self) -> usize {
         self.concepts.len()
     }
+}
+
+/// The number of values at the beginning that are below a bound.
+fn leading(values: &[u32], bound: u32) -> usize {
+    let mut reach = 1;
+    while values.get(reach - 1).is_some_and(|value| *value < bound) {
+        reach *= 2;
+    }
+    let (from, to) = (reach / 2, reach.min(values.len()));
+    from + values[from..to].partition_point(|value| *value < bound)
 }
 
 /// The sources of the columns that were asked for. They have at most eight bytes for each property and
@@ -83,5 +108,32 @@ impl SourceColumns {
         let sources = Arc::new(ValueSources::new(pairs()?));
         let mut columns = self.0.write().unwrap_or_else(PoisonError::into_inner);
         Ok(columns.entry(column).or_insert(sources).clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_concepts_with_a_value_of_a_set_are_found(
+            pairs in prop::collection::vec((0..300_u32, 0..50_u32), 0..100),
+            wanted in prop::collection::btree_set(0..300_u32, 0..60),
+        ) {
+            let mut set = ConceptSet::default();
+            wanted.iter().rev().for_each(|value| set.insert(*value));
+            let sources = ValueSources::new(pairs.clone());
+            let mut found = Vec::new();
+            sources.for_each_of(&set, |concepts| { found.extend_from_slice(concepts); Ok::<_, ()>(()) }).unwrap();
+            let mut pairs = pairs;
+            pairs.sort_unstable();
+            pairs.dedup();
+            let expected: Vec<u32> =
+                pairs.iter().filter(|(value, _)| wanted.contains(value)).map(|(_, concept)| *concept).collect();
+            prop_assert_eq!(found, expected);
+        }
     }
 }

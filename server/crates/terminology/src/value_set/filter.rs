@@ -23,6 +23,8 @@ use crate::model::{Budget, Unprocessable};
 /// Parts of the concepts up to which their values are read one by one: for one equal value, and for values
 /// that all must be tested.
 const CONCEPTS_PER_READ: [usize; 2] = [1024, 8];
+/// Number of concepts with a value that cost as much as to read the values of one concept.
+const SOURCES_PER_READ: usize = 32;
 
 /// The operators of R4 and the two that R5 added, with prepared values.
 #[derive(Debug)]
@@ -306,7 +308,8 @@ impl ValueSetFilter {
         let part = if matches!(self.op, FilterOperator::Equal) { of_one } else { of_all };
         if self.subject == FilterSubject::Property
             && among.count() > system.len() / part
-            && let Some(passing) = self.concepts_by_value(system, budget)?
+            && let Some(passing) =
+                self.concepts_by_value(system, among.count().saturating_mul(SOURCES_PER_READ), budget)?
         {
             match self.op {
                 FilterOperator::NotIn(_) | FilterOperator::Exists(false) => among.subtract(&passing),
@@ -359,12 +362,14 @@ impl ValueSetFilter {
     fn concepts_by_value(
         &self,
         system: &CodeSystem,
+        most: usize,
         budget: &Budget<'_>,
     ) -> Result<Option<ConceptSet>, Unprocessable> {
         let WrittenFilter { written, .. } = &*self.source;
         let exact = matches!(self.op, FilterOperator::Equal).then_some(written.value.as_str());
-        let with_value =
-            |test: &dyn Fn(&str) -> bool| system.concepts_with_value(&written.property, exact, test, budget);
+        let with_value = |test: &dyn Fn(&str) -> bool| {
+            system.concepts_with_value(&written.property, exact, most, test, budget)
+        };
         Ok(match &self.op {
             FilterOperator::Equal => with_value(&|value| self.equals(system, value, &written.value))?,
             FilterOperator::In(list) | FilterOperator::NotIn(list) => {

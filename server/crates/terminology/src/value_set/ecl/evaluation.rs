@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use super::prepared::{PreparedAttribute, PreparedPart, is_testable};
 use super::syntax::{
-    AttributeConstraint, EclError, EclExpression, EclRefinement, HierarchyOperator, ValueConstraint,
+    AttributeConstraint, EclError, EclExpression, EclRefinement, HierarchyOperator, ONCE, ValueConstraint,
 };
 use crate::code_system::CodeSystem;
 use crate::code_system::concept_attribute::AttributeValue;
@@ -40,6 +40,13 @@ struct EvaluatedSets<'a> {
     /// Whether the refinement is tested for so many concepts that a set of its values is faster than tests of
     /// their ancestors, which are all over the memory.
     has_many: Cell<bool>,
+}
+
+/// A set with all concepts that satisfy a refinement.
+struct RefinedSources {
+    concepts: ConceptSet,
+    /// Whether each of them satisfies it.
+    are_all: bool,
 }
 
 /// Evaluation of a constraint on one code system.
@@ -254,7 +261,10 @@ impl<'a> EclEvaluator<'a> {
                     && let Some(sources) = self.refined_sources(refinement)?
                 {
                     words()?;
-                    Rc::make_mut(&mut candidates).intersect(&sources);
+                    Rc::make_mut(&mut candidates).intersect(&sources.concepts);
+                    if sources.are_all {
+                        return Ok((*candidates).clone());
+                    }
                 }
                 let outer = self
                     .sets
@@ -347,7 +357,14 @@ impl<'a> EclEvaluator<'a> {
         else {
             return Ok(None);
         };
-        let prepared: Vec<_> = parts.iter().map(|part| self.prepare(part)).collect::<Result<_, _>>()?;
+        let is_many = few.len() > self.system.len() / CONCEPTS_PER_VALUE_TEST;
+        let prepare = |part: &EclExpression| match part {
+            EclExpression::Walk(..) | EclExpression::Minus(..) if is_many => {
+                Ok(PreparedPart::Set(self.concepts_of(part)?))
+            }
+            part => self.prepare(part),
+        };
+        let prepared: Vec<_> = parts.iter().map(prepare).collect::<Result<_, _>>()?;
         let mut out = ConceptSet::default();
         for member in few {
             self.budget.spend(parts.len())?;
@@ -474,27 +491,34 @@ impl<'a> EclEvaluator<'a> {
 
     /// A set with all concepts that satisfy a refinement, from the values that it names; `None` if concepts
     /// without such a value satisfy it, too, or if the values cannot be named.
-    fn refined_sources(&self, refinement: &EclRefinement) -> Result<Option<ConceptSet>, EclError> {
+    fn refined_sources(&self, refinement: &EclRefinement) -> Result<Option<RefinedSources>, EclError> {
         match refinement {
             EclRefinement::Attribute(attribute) => self.attribute_sources(attribute),
-            EclRefinement::Group(cardinality, inner) if !cardinality.admits(0) => self.refined_sources(inner),
+            EclRefinement::Group(cardinality, inner) if !cardinality.admits(0) => {
+                let sources = self.refined_sources(inner)?;
+                Ok(sources.map(|sources| RefinedSources { are_all: false, ..sources }))
+            }
             EclRefinement::Group(..) => Ok(None),
             EclRefinement::And(all) => {
-                let mut both: Option<ConceptSet> = None;
+                let mut both: Option<RefinedSources> = None;
+                let mut are_all = true;
                 for each in all {
-                    match (&mut both, self.refined_sources(each)?) {
-                        (Some(both), Some(sources)) => both.intersect(&sources),
+                    let sources = self.refined_sources(each)?;
+                    are_all &= sources.as_ref().is_some_and(|sources| sources.are_all);
+                    match (&mut both, sources) {
+                        (Some(both), Some(sources)) => both.concepts.intersect(&sources.concepts),
                         (None, sources) => both = sources,
                         (Some(_), None) => {}
                     }
                 }
-                Ok(both)
+                Ok(both.map(|both| RefinedSources { are_all, ..both }))
             }
             EclRefinement::Or(any) => {
-                let mut either = ConceptSet::default();
+                let mut either = RefinedSources { concepts: ConceptSet::default(), are_all: true };
                 for each in any {
                     let Some(sources) = self.refined_sources(each)? else { return Ok(None) };
-                    either.unite(&sources);
+                    either.concepts.unite(&sources.concepts);
+                    either.are_all &= sources.are_all;
                 }
                 Ok(Some(either))
             }
@@ -502,7 +526,7 @@ impl<'a> EclEvaluator<'a> {
     }
 
     /// The concepts with a value that an attribute of a refinement names.
-    fn attribute_sources(&self, attribute: &AttributeConstraint) -> Result<Option<ConceptSet>, EclError> {
+    fn attribute_sources(&self, attribute: &AttributeConstraint) -> Result<Option<RefinedSources>, EclError> {
         let ValueConstraint::Expression(values) = &attribute.value else { return Ok(None) };
         if attribute.reversed || attribute.negated || attribute.cardinality.admits(0) {
             return Ok(None);
@@ -516,17 +540,17 @@ impl<'a> EclEvaluator<'a> {
             Err(EclError::UnknownConcept(_)) => return Ok(None),
             values => values?,
         };
-        let mut out = ConceptSet::empty(self.system.len());
-        self.budget.spend_words(out.words(), true)?;
+        let mut concepts = ConceptSet::empty(self.system.len());
+        self.budget.spend_words(concepts.words(), true)?;
         for kind in kinds.iter_after(0) {
             let sources = self.system.relationship_sources(kind, self.budget)?;
-            for interval in values.intervals() {
-                let concepts = sources.of_values(interval);
-                self.budget.spend(1 + concepts.len() / 16)?;
-                concepts.iter().for_each(|concept| out.insert(*concept));
-            }
+            sources.for_each_of(&values, |found| {
+                self.budget.spend(1 + found.len() / 16)?;
+                found.iter().for_each(|concept| concepts.insert(*concept));
+                Ok::<_, EclError>(())
+            })?;
         }
-        Ok(Some(out))
+        Ok(Some(RefinedSources { concepts, are_all: attribute.cardinality == ONCE }))
     }
 
     fn satisfies(&self, refinement: &EclRefinement, concept: u32) -> Result<bool, EclError> {
