@@ -17,7 +17,10 @@ pub(super) enum SourceColumn {
 /// The concepts with each value of one property: adjacent in `concepts`, sorted by the number of the value.
 #[derive(Debug, Default)]
 pub(crate) struct ValueSources {
+    /// The values in ascending order.
     values: Vec<u32>,
+    /// End of the concepts of each value.
+    ends: Vec<u32>,
     concepts: Vec<u32>,
 }
 
@@ -27,8 +30,23 @@ impl ValueSources {
         pairs.sort_unstable();
         // A concept may have the value in several groups.
         pairs.dedup();
-        let (values, concepts) = pairs.into_iter().unzip();
-        Self { values, concepts }
+        let mut out =
+            Self { concepts: pairs.iter().map(|(_, concept)| *concept).collect(), ..Self::default() };
+        for same in pairs.chunk_by(|one, next| one.0 == next.0) {
+            out.values.push(same[0].0);
+            out.ends.push(out.end(out.ends.len()) + same.len() as u32);
+        }
+        out
+    }
+
+    /// The end of the concepts of the first `count` values.
+    fn end(&self, count: usize) -> u32 {
+        count.checked_sub(1).map_or(0, |last| self.ends[last])
+    }
+
+    /// The concepts of adjacent values. One with several of them occurs several times.
+    fn of_values(&self, values: Range<usize>) -> &[u32] {
+        &self.concepts[self.end(values.start) as usize..self.end(values.end) as usize]
     }
 
     /// Calls `each` with the concepts that have a value of a set. A concept with several of them occurs
@@ -43,7 +61,7 @@ impl ValueSources {
         for interval in values.intervals() {
             start += leading(&self.values[start..], interval.start);
             let end = start + leading(&self.values[start..], interval.end);
-            each(&self.concepts[start..end])?;
+            each(self.of_values(start..end))?;
             start = end;
         }
         Ok(())
@@ -51,22 +69,14 @@ impl ValueSources {
 
     /// Each value in an interval with its concepts, in ascending order.
     pub(super) fn by_value(&self, values: Range<u32>) -> impl Iterator<Item = (u32, &[u32])> {
-        let range = self.range(values);
-        let mut start = range.start;
-        self.values[range].chunk_by(|one, next| one == next).map(move |same| {
-            let concepts = &self.concepts[start..start + same.len()];
-            start += same.len();
-            (same[0], concepts)
-        })
-    }
-
-    fn range(&self, values: Range<u32>) -> Range<usize> {
         let start = self.values.partition_point(|value| *value < values.start);
-        start..start + self.values[start..].partition_point(|value| *value < values.end)
+        let inside = self.values[start..].iter().take_while(move |value| **value < values.end);
+        inside.enumerate().map(move |(at, value)| (*value, self.of_values(start + at..start + at + 1)))
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.concepts.len()
+    /// The approximate size in memory, in bytes.
+    fn memory_bytes(&self) -> usize {
+        4 * (self.concepts.len() + 2 * self.values.len())
     }
 }
 
@@ -80,7 +90,7 @@ fn leading(values: &[u32], bound: u32) -> usize {
     from + values[from..to].partition_point(|value| *value < bound)
 }
 
-/// The sources of the columns that were asked for. They have at most eight bytes for each property and
+/// The sources of the columns that were asked for. They have at most twelve bytes for each property and
 /// relationship of a concept.
 #[derive(Debug, Default)]
 pub(super) struct SourceColumns(RwLock<HashMap<SourceColumn, Arc<ValueSources>>>);
@@ -89,7 +99,7 @@ impl SourceColumns {
     /// The approximate size in memory, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let columns = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        columns.values().map(|sources| 8 * sources.len()).sum()
+        columns.values().map(|sources| sources.memory_bytes()).sum()
     }
 
     /// The sources of a column, which are made from pairs of value and concept at the first question.

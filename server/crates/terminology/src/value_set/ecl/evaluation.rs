@@ -357,14 +357,7 @@ impl<'a> EclEvaluator<'a> {
         else {
             return Ok(None);
         };
-        let is_many = few.len() > self.system.len() / CONCEPTS_PER_VALUE_TEST;
-        let prepare = |part: &EclExpression| match part {
-            EclExpression::Walk(..) | EclExpression::Minus(..) if is_many => {
-                Ok(PreparedPart::Set(self.concepts_of(part)?))
-            }
-            part => self.prepare(part),
-        };
-        let prepared: Vec<_> = parts.iter().map(prepare).collect::<Result<_, _>>()?;
+        let prepared: Vec<_> = parts.iter().map(|part| self.prepare(part)).collect::<Result<_, _>>()?;
         let mut out = ConceptSet::default();
         for member in few {
             self.budget.spend(parts.len())?;
