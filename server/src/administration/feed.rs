@@ -309,8 +309,9 @@ impl<'a> FeedReader<'a> {
         let source = if is_url(feed) {
             let url =
                 Url::parse(feed).with_context(|| format!("the address of the feed {feed} is not a URL"))?;
-            check_address(&url)?;
-            FeedSource::Server(url, client()?)
+            check_address(&url, true)?;
+            let client = client(is_own(&url))?;
+            FeedSource::Server(url, client)
         } else {
             let path = PathBuf::from(feed);
             let folder = path.parent().map(Path::to_owned).unwrap_or_default();
@@ -383,10 +384,11 @@ impl<'a> FeedReader<'a> {
                     }
                     FeedSource::Folder(..) => {
                         let url = Url::parse(&file.href)?;
-                        (url.clone(), url, client()?)
+                        (url.clone(), url, client(false)?)
                     }
                 };
-                check_address(&url)?;
+                let feed_is_own = matches!(source, FeedSource::Server(feed, _) if is_own(feed));
+                check_address(&url, feed_is_own)?;
                 let answer = self.get(&client, &url, &feed).await?;
                 let of = file.length.or(answer.content_length()).unwrap_or_default();
                 let mut pieces = answer.bytes_stream();
@@ -451,25 +453,34 @@ impl Download {
     }
 }
 
-/// Checks that an address is https, or of this machine.
-fn check_address(url: &Url) -> Result<()> {
-    let is_own = match url.host() {
+/// Returns whether an address is of this machine.
+fn is_own(url: &Url) -> bool {
+    match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.is_loopback(),
         None => false,
+    }
+}
+
+/// Checks that an address is https. A feed of this machine may also lead to addresses of this machine; one of
+/// others may not, because programs trust requests from their own machine.
+fn check_address(url: &Url, feed_is_own: bool) -> Result<()> {
+    let is_safe = match is_own(url) {
+        true => feed_is_own && matches!(url.scheme(), "http" | "https"),
+        false => url.scheme() == "https",
     };
-    let is_safe = url.scheme() == "https" || url.scheme() == "http" && is_own;
-    ensure!(is_safe, "{url} is not an https address");
+    ensure!(is_safe, "the feed leads to {url}, which is not an https address of another machine");
     Ok(())
 }
 
-/// A client that follows redirects to https addresses.
-fn client() -> Result<reqwest::Client> {
-    let policy = reqwest::redirect::Policy::custom(|attempt| match check_address(attempt.url()) {
-        Ok(()) if attempt.previous().len() <= MAX_REDIRECTS => attempt.follow(),
-        _ => attempt.stop(),
-    });
+/// A client that follows redirects to the addresses that the feed may lead to.
+fn client(feed_is_own: bool) -> Result<reqwest::Client> {
+    let policy =
+        reqwest::redirect::Policy::custom(move |attempt| match check_address(attempt.url(), feed_is_own) {
+            Ok(()) if attempt.previous().len() <= MAX_REDIRECTS => attempt.follow(),
+            _ => attempt.stop(),
+        });
     let client = reqwest::Client::builder().redirect(policy).connect_timeout(Duration::from_secs(30));
     Ok(client.read_timeout(Duration::from_secs(60)).build()?)
 }

@@ -175,7 +175,12 @@ fn what_differs_from_the_feed_is_not_imported() {
     let only: Vec<_> = offered().into_iter().filter(|one| one.version != INTERNATIONAL).collect();
     fs::write(&file, self::feed(&only)).unwrap();
     check(&import(&server, &["--feed", feed, "--take", EXTENSION]), 1, &["needs", INTERNATIONAL]);
-    check(&import(&server, &["--feed", "http://feed.example/feed.xml"]), 1, &["is not an https address"]);
+    let plain = import(&server, &["--feed", "http://feed.example/feed.xml"]);
+    check(&plain, 1, &["is not an https address of another machine"]);
+    // A feed from elsewhere does not lead to this machine.
+    let own = self::feed(&only).replace("href=\"beds", "href=\"http://127.0.0.1:9/beds");
+    fs::write(&file, own).unwrap();
+    check(&import(&server, &["--feed", feed, "--take", set]), 1, &["leads to http://127.0.0.1:9/beds"]);
     assert!(!server.data().join("feed-downloads").exists(), "downloads are removed");
 }
 
