@@ -106,6 +106,7 @@ mod tests {
             id if id == TypeId::of::<u32>() || id == TypeId::of::<usize>() => "9".to_owned(),
             id if id == TypeId::of::<std::path::PathBuf>() => "/a".to_owned(),
             id if id == TypeId::of::<terminology_import::StatedEncoding>() => "latin1".to_owned(),
+            _ if argument.get_id() == "feed" => "https://feed.example/feed.xml".to_owned(),
             _ if argument.get_id() == "since" => "2026-01-31T00:00:00Z".to_owned(),
             // It is the name of a flag for `--unset`.
             _ => "name".to_owned(),

@@ -14,6 +14,7 @@ use anyhow::{Context as _, Result, bail};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::ValueEnum;
 use command_line::text::shell_word;
+use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, Method, Response, StatusCode, header};
 use identity::random::{Random as _, SystemRandom};
@@ -25,8 +26,10 @@ use warp::{Filter as _, Reply as _};
 
 use super::examples::{AppKind, EXAMPLES, value_name};
 use crate::config::{ConnectionLimits, PlainHttp};
+use crate::http::extract::{BodyStream, body_stream};
 use crate::http::listen::admission::Admission;
 use crate::http::listen::{ConnectionTimers, HttpServer, ServingPhase, Transport, bind_listeners};
+use crate::http::peer::RequestHead;
 
 /// Time after which the page is closed.
 const OPEN: Duration = Duration::from_secs(600);
@@ -34,7 +37,7 @@ const OPEN: Duration = Duration::from_secs(600);
 const COOKIE: &str = "new-app";
 const STYLE: &str = include_str!("../http/pages/style.css");
 /// Maximum size of the form.
-const FORM_BYTES: u64 = 16 * 1024;
+const FORM_BYTES: usize = 16 * 1024;
 /// Maximum number of connections.
 const CONNECTIONS: usize = 32;
 /// Time for which the last answer is sent after the app was made.
@@ -71,8 +74,8 @@ struct AppForm {
 struct PageRequest {
     method: Method,
     query: String,
-    headers: HeaderMap,
-    body: bytes::Bytes,
+    headers: Arc<HeaderMap>,
+    body: Vec<u8>,
 }
 
 /// Serves the page until an app is made.
@@ -95,16 +98,17 @@ pub(super) async fn ask_on_page(make_app: MakeApp) -> Result<()> {
         csrf: random.secret(),
         phase,
     });
-    let no_body = warp::any().map(bytes::Bytes::new);
-    let body = warp::body::content_length_limit(FORM_BYTES).and(warp::body::bytes());
     let routes = warp::path::end()
-        .and(warp::method())
-        .and(warp::query::raw().or(warp::any().map(String::new)).unify())
-        .and(warp::header::headers_cloned())
-        .and(body.or(no_body).unify())
-        .then(move |method, query, headers, body| {
+        .and(warp::ext::get::<RequestHead>())
+        .and(warp::body::stream())
+        .then(move |head: RequestHead, stream| {
             let page = Arc::clone(&page);
-            async move { page.answer(&PageRequest { method, query, headers, body }).await.into_response() }
+            async move {
+                let RequestHead { method, uri, headers, .. } = head;
+                let query = uri.query().unwrap_or_default().to_owned();
+                let body = form_body(body_stream(stream)).await;
+                page.answer(&PageRequest { method, query, headers, body }).await.into_response()
+            }
         })
         .or(warp::any().map(|| {
             refused("This address has no page. Open the one that the terminal shows.").into_response()
@@ -126,6 +130,18 @@ pub(super) async fn ask_on_page(make_app: MakeApp) -> Result<()> {
             bail!("the page was not used within {} minutes; run the command again", OPEN.as_secs() / 60)
         }
     }
+}
+
+/// The body of a form; nothing if it is larger than a form of the page.
+async fn form_body(mut stream: BodyStream) -> Vec<u8> {
+    let mut body = Vec::new();
+    while let Some(Ok(piece)) = stream.next().await {
+        body.extend_from_slice(&piece);
+        if body.len() > FORM_BYTES {
+            return Vec::new();
+        }
+    }
+    body
 }
 
 impl OpenPage {

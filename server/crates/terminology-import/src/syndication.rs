@@ -11,15 +11,8 @@ use crate::xml_events::{XmlEvent, attribute, for_each_event, in_one_line};
 
 /// Name of the feed in errors.
 const FEED: &str = "feed";
-/// The scheme of the categories.
-pub const SCHEME: &str = "http://ns.electronichealth.net.au/ncts/syndication/asf/scheme/1.0.0";
-/// The namespace of the elements and attributes of the format.
-pub const NAMESPACE: &str = "http://ns.electronichealth.net.au/ncts/syndication/asf/extensions/1.0.0";
-/// The category of an index that a server of this kind offers to others.
-pub const INDEX: &str = "TREFOIL_INDEX";
-
 /// The categories that can be imported, with the end of the names of their files.
-const SUPPORTED: [(&str, &str); 9] = [
+const SUPPORTED: [(&str, &str); 8] = [
     ("SCT_RF2_SNAPSHOT", "zip"),
     ("SCT_RF2_ALL", "zip"),
     ("LOINC", "zip"),
@@ -28,7 +21,6 @@ const SUPPORTED: [(&str, &str); 9] = [
     ("FHIR_ConceptMap", "json"),
     ("FHIR_Bundle", "json"),
     ("FHIR_Package", "tgz"),
-    (INDEX, "index"),
 ];
 
 /// An entry of a feed: one version of one item.

@@ -131,7 +131,7 @@ fn random_value(rng: &mut Rng, place: &ElementPath) -> Value {
             json!({ "system": pick(rng, &["email", "phone"]), "value": pick(rng, &CODES) })
         }
         "code" | "id" => json!(pick(rng, &CODES)),
-        "string" | "markdown" => json!(pick(rng, &TEXTS).0),
+        "string" | "markdown" | "xhtml" => json!(pick(rng, &TEXTS).0),
         other => panic!("no values for the data type {other}"),
     }
 }
@@ -214,6 +214,7 @@ struct NaiveClause {
 
 fn random_clause(rng: &mut Rng, parameter: &SearchParameter) -> NaiveClause {
     let modifiers: &[Option<&'static str>] = match parameter.comparison {
+        _ if parameter.code == "_text" => &[None, None, Some("missing")],
         ValueComparison::Token => &[None, None, Some("not"), Some("missing")],
         ValueComparison::String => &[None, None, Some("exact"), Some("contains"), Some("missing")],
         ValueComparison::Reference => &[None, None, Some("Patient"), Some("Group"), Some("missing")],
@@ -328,6 +329,15 @@ impl NaiveClause {
                 members.iter().for_each(|member| values(value, &[member], &mut texts));
                 let entry = |text: &Value| TEXTS.iter().find(|(plain, _)| text == plain);
                 texts.into_iter().filter_map(entry).any(|(plain, found)| match self.modifier {
+                    None if place.data == "xhtml" => {
+                        let words = |text: &str| -> Vec<String> {
+                            let words = text.split(|c: char| !c.is_alphanumeric());
+                            words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
+                        };
+                        let there = words(found);
+                        let begins = |wanted: &String| there.iter().any(|word| word.starts_with(wanted));
+                        words(&folded).iter().all(begins)
+                    }
                     Some("exact") => *plain == wanted,
                     Some("contains") => found.contains(&folded),
                     _ => found.starts_with(&folded),
