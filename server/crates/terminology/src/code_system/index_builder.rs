@@ -8,11 +8,12 @@ use super::coding_property::CodingProperty;
 use super::concept_attribute::{ABSTRACT, DEPRECATED, INACTIVE, LITERAL, NONE};
 use super::concept_designation::ConceptDesignation;
 use super::description_facts::SEPARATOR;
+use super::designation_columns::DesignationColumns;
 use super::hierarchy::ConceptHierarchy;
 use super::member_columns::{MemberBuilder, MemberFacts};
 use super::row_column::{RowColumn, TextColumn, group};
 use super::word_index::WordIndex;
-use super::{CodeSystem, CodeSystemIndex, DesignationColumns, PropertyRole};
+use super::{CodeSystem, CodeSystemIndex, PropertyRole};
 use crate::model::resource_json::{ContentMode, ResourceHeader};
 
 /// Maximum number of codes that differ by case only, if case is ignored. A lookup compares all of them.

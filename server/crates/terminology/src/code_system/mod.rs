@@ -12,6 +12,7 @@ pub(crate) mod concept_set;
 mod descendant_cache;
 pub(crate) mod description_facts;
 pub(crate) mod descriptions;
+mod designation_columns;
 mod elias_fano;
 pub(crate) mod hierarchy;
 mod identifier_columns;
@@ -27,10 +28,10 @@ mod resource_reader;
 mod row_column;
 mod row_offsets;
 mod subsumption;
+mod texts;
 mod value_sources;
 pub(crate) mod word_index;
 
-use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -40,13 +41,11 @@ use self::code_table::CodeTable;
 pub(crate) use self::code_table::LocatedConcept;
 pub(crate) use self::coding_property::CodingProperty;
 use self::columns::{FORMAT, IndexColumn, IndexReader, IndexWriter, columns};
-use self::concept_attribute::{
-    ABSTRACT, AttributeValue, ConceptAttribute, DEPRECATED, INACTIVE, LITERAL, NONE,
-};
+use self::concept_attribute::{ABSTRACT, DEPRECATED, INACTIVE, NONE};
 pub(crate) use self::concept_designation::ConceptDesignation;
 use self::concept_set::ConceptSet;
 use self::descendant_cache::DescendantCache;
-use self::description_facts::{DescriptionFacts, SEPARATOR};
+use self::designation_columns::DesignationColumns;
 use self::hierarchy::ConceptHierarchy;
 pub(crate) use self::identifier_columns::IdentifierColumns;
 pub use self::index::CodeSystemIndex;
@@ -54,13 +53,10 @@ use self::member_columns::MemberColumns;
 use self::preferred_terms::PreferredTerms;
 use self::property_role::PropertyRole;
 use self::row_column::{RowColumn, TextColumn};
-use self::row_offsets::RowOffsets;
 pub use self::subsumption::Subsumption;
 use self::value_sources::SourceColumns;
 use self::word_index::WordIndex;
 use crate::model::budget::BudgetExhausted;
-use crate::model::concept_text::{ConceptText, TextKind};
-use crate::model::dialects::{self, ELSEWHERE, SnomedDialects};
 use crate::model::known_systems::ISO_3166;
 use crate::model::resource_json::{ContentMode, HierarchyMeaning, ResourceHeader, STANDARDS_STATUS};
 use crate::model::text_folding::same_folded;
@@ -136,26 +132,6 @@ impl Default for InstanceNumber {
     }
 }
 
-#[derive(Debug, Default)]
-struct DesignationColumns {
-    ends: RowOffsets,
-    texts: TextColumn,
-    /// Language, use, and the other facts, as numbers of texts in `values`. The other facts are the standards
-    /// status and the id of the description that a resource states, and of a release of SNOMED CT the module,
-    /// date and dialects.
-    facts: Vec<[u32; 3]>,
-    /// Ids of the descriptions of a release of SNOMED CT; empty in other code systems.
-    description_ids: Vec<u64>,
-}
-
-impl DesignationColumns {
-    fn range(&self, concept: u32) -> std::ops::Range<u32> {
-        let range = self.ends.range(concept);
-        range.start as u32..range.end as u32
-    }
-}
-
-columns!(DesignationColumns: ends, texts, facts, description_ids);
 columns!(CodeSystem: codes, displays, designations, properties, flags, statuses, definitions, names, values, hierarchy, attributes,
     subset_names, subsets, members, identifiers, words);
 
@@ -247,134 +223,9 @@ impl CodeSystem {
         a == b || (self.case_sensitive == Some(false) && same_folded(a, b))
     }
 
-    pub(crate) fn display(&self, concept: u32) -> Option<&str> {
-        let preferred = self.preferred_terms.get().and_then(|terms| terms.designations.get(concept as usize));
-        let by_dialect =
-            preferred.filter(|number| **number != NONE).map(|number| self.designations.texts.get(*number));
-        Some(by_dialect.unwrap_or_else(|| self.displays.get(concept))).filter(|display| !display.is_empty())
-    }
-
-    /// The display of a concept with its language. In a release of SNOMED CT, it is one of the descriptions
-    /// and has the language and dialects of that one; a concept that is not translated has one in another
-    /// language than the edition.
-    pub(crate) fn display_text(&self, concept: u32) -> Option<ConceptText<'_>> {
-        let text = self.display(concept)?;
-        let plain = ConceptText::own(text, self.language.as_deref());
-        if self.designations.description_ids.is_empty() {
-            return Some(plain);
-        }
-        let described = self.designations(concept).find(|one| one.value == text && one.status.is_none());
-        Some(described.map_or(plain, |one| ConceptText { kind: TextKind::Display, ..self.text_of(&one) }))
-    }
-
-    /// The display and all designations of a concept, the display first.
-    pub(crate) fn displays(&self, concept: u32) -> impl Iterator<Item = ConceptText<'_>> {
-        let designations = self.designations(concept).map(|designation| self.text_of(&designation));
-        self.display_text(concept).into_iter().chain(designations)
-    }
-
-    /// A designation as a text of its concept.
-    pub(crate) fn text_of<'a>(&self, designation: &ConceptDesignation<'a>) -> ConceptText<'a> {
-        let kind = designation
-            .usage
-            .map_or(TextKind::Display, |[system, code, _]| TextKind::from_use(Some(system), Some(code)));
-        let text = ConceptText {
-            retired: designation.status,
-            kind,
-            ..ConceptText::own(designation.value, designation.language)
-        };
-        let Some(DescriptionFacts { dialects, .. }) = designation.description else { return text };
-        let preference = match self.preferred_terms.get() {
-            Some(terms) => terms.dialects.preference(dialects),
-            None => SnomedDialects::default().preference(dialects),
-        };
-        ConceptText { dialects, preference, ..text }
-    }
-
-    /// The languages of the designations, sorted.
-    fn designation_languages(&self) -> Vec<&str> {
-        let numbers: BTreeSet<u32> = self.designations.facts.iter().map(|[language, ..]| *language).collect();
-        let languages: BTreeSet<&str> =
-            numbers.into_iter().filter_map(|number| self.interned(number)).collect();
-        languages.into_iter().collect()
-    }
-
-    /// The language reference sets that have a term, sorted.
-    fn language_reference_sets(&self) -> Vec<&str> {
-        if self.designations.description_ids.is_empty() {
-            return Vec::new();
-        }
-        let numbers: BTreeSet<u32> = self.designations.facts.iter().map(|[_, _, facts]| *facts).collect();
-        let facts = numbers.into_iter().filter_map(|number| self.interned(number));
-        let dialects = facts.filter_map(|facts| facts.rsplit(SEPARATOR).next());
-        let sets: BTreeSet<&str> = dialects.flat_map(dialects::members).map(|(id, _)| id).collect();
-        sets.into_iter().collect()
-    }
-
-    /// Prefers terms of these dialects as displays. Only the first call has an effect.
-    pub(crate) fn prefer_dialects(&self, dialects: &SnomedDialects) {
-        if !dialects.is_empty() && !self.designations.description_ids.is_empty() {
-            let select = || {
-                let designations = self.terms_preferred_in(dialects);
-                PreferredTerms { dialects: dialects.clone(), designations }
-            };
-            self.preferred_terms.get_or_init(select);
-        }
-    }
-
-    /// The number of the designation of each concept that a dialect of the list prefers, or `NONE`.
-    fn terms_preferred_in(&self, dialects: &SnomedDialects) -> Vec<u32> {
-        // Many descriptions share their facts, so each text of these is read once.
-        let mut preferences: HashMap<u32, u8> = HashMap::new();
-        let mut preference = |facts: u32| {
-            *preferences.entry(facts).or_insert_with(|| {
-                let parts = self.interned(facts).unwrap_or_default();
-                dialects.preference(parts.rsplit(SEPARATOR).next().unwrap_or_default())
-            })
-        };
-        let preferred_of = |concept: u32| {
-            let numbers = self.designations.range(concept).zip(self.designations(concept));
-            let terms = numbers.filter_map(|(number, designation)| {
-                let is_term =
-                    designation.status.is_none() && self.text_of(&designation).kind == TextKind::Other;
-                let rank = preference(self.designations.facts[number as usize][2]);
-                (is_term && rank < ELSEWHERE).then_some((rank, number))
-            });
-            terms.min().map_or(NONE, |(_, number)| number)
-        };
-        (0..self.len() as u32).map(preferred_of).collect()
-    }
-
     /// An interned text, if there is one with this number.
     fn interned(&self, number: u32) -> Option<&str> {
         (number != NONE).then(|| self.values.get(number))
-    }
-
-    pub(crate) fn designations(&self, concept: u32) -> impl Iterator<Item = ConceptDesignation<'_>> {
-        self.designations.range(concept).map(|n| {
-            let [language, usage, facts] = self.designations.facts[n as usize];
-            let usage = self.interned(usage).map(|usage| {
-                let mut parts = usage.split(SEPARATOR);
-                [(); 3].map(|()| parts.next().unwrap_or_default())
-            });
-            let mut parts = self.interned(facts).unwrap_or_default().split(SEPARATOR);
-            let mut part = || parts.next().filter(|part| !part.is_empty());
-            let (status, description_id, module) = (part(), part(), part());
-            let description = self.designations.description_ids.get(n as usize).map(|id| DescriptionFacts {
-                id: *id,
-                module: module.unwrap_or_default(),
-                effective_time: part().unwrap_or_default(),
-                dialects: part().unwrap_or_default(),
-            });
-            ConceptDesignation {
-                language: self.interned(language),
-                usage,
-                value: self.designations.texts.get(n),
-                status,
-                description_id,
-                description,
-            }
-        })
     }
 
     fn has_flag(&self, concept: u32, flag: u8) -> bool {
@@ -504,92 +355,6 @@ impl CodeSystem {
     /// Returns whether codes can exist that this index lacks, so that a filter may name an unknown code.
     pub(crate) fn is_partial(&self) -> bool {
         self.is_excerpt || self.content == ContentMode::Fragment
-    }
-
-    /// Returns whether a property is declared, used by a concept, or a standard one.
-    pub(crate) fn has_property(&self, name: &str) -> bool {
-        self.is_excerpt
-            || self.names.find(name).is_some()
-            || PropertyRole::named(name).is_some()
-            || (name == DEFINITION && !self.definitions.is_empty())
-            || (!self.attributes.is_empty() && self.find(name).is_some())
-    }
-
-    /// The values of a property of a concept, as text. The type of a defining relationship is a property too.
-    pub(crate) fn property<'a>(&'a self, concept: u32, name: &str) -> impl Iterator<Item = &'a str> {
-        let kind = if self.attributes.is_empty() { None } else { self.find(name) };
-        let definition = self.definition(concept).filter(|_| name == DEFINITION);
-        let name = self.names.find(name);
-        let mine = move |property: &&[u32; 2]| Some(property[0]) == name;
-        let stored =
-            self.properties.row(concept).iter().filter(mine).map(|property| self.values.get(property[1]));
-        let defined = self.attributes(concept).filter(move |attribute| Some(attribute.kind) == kind);
-        definition
-            .into_iter()
-            .chain(stored)
-            .chain(defined.map(|attribute| self.text_of_value(attribute.value)))
-    }
-
-    /// The value of a relationship as the value of a property.
-    fn text_of_value<'a>(&'a self, value: AttributeValue<'a>) -> &'a str {
-        match value {
-            AttributeValue::Concept(concept) => self.code(concept),
-            AttributeValue::Literal(text) => text.trim_start_matches('#').trim_matches('"'),
-        }
-    }
-
-    /// The number of properties and defining relationships of a concept.
-    pub(crate) fn property_count(&self, concept: u32) -> usize {
-        self.properties.range(concept).len() + self.attributes.range(concept).len()
-    }
-
-    /// Returns name and value of all properties of a concept, except its parents and children.
-    pub(crate) fn properties(&self, concept: u32) -> impl Iterator<Item = (&str, &str)> {
-        let all = self.properties.row(concept).iter();
-        let all = all.map(|[name, value]| (self.names.get(*name), self.values.get(*value)));
-        // Extensions are stored as properties whose name is a URL. The code of a property is not a URL.
-        all.filter(|(name, _)| !name.contains("://"))
-    }
-
-    /// Returns whether any concept has an extension with this URL.
-    pub(crate) fn has_extension(&self, url: &str) -> bool {
-        self.names.find(url).is_some()
-    }
-
-    /// The value of an extension of a concept, as text.
-    pub(crate) fn extension(&self, concept: u32, url: &str) -> Option<&str> {
-        let name = self.names.find(url)?;
-        let found = self.properties.row(concept).iter().find(|property| property[0] == name)?;
-        Some(self.values.get(found[1]))
-    }
-
-    /// The declared type and URI of a property.
-    pub(crate) fn declaration(&self, name: &str) -> (Option<&str>, Option<&str>) {
-        let declared = self.header.property.iter().find(|property| property.code == name);
-        declared.map_or((None, None), |property| (property.r#type.as_deref(), property.uri.as_deref()))
-    }
-
-    /// Returns whether a property holds the parents, the children or the inactive status of a concept.
-    /// Callers read these from the hierarchy and the flags instead.
-    pub(crate) fn is_structural(&self, name: &str) -> bool {
-        let role = PropertyRole::of_property(name, self.declaration(name).1);
-        matches!(role, Some(PropertyRole::Parent | PropertyRole::Child | PropertyRole::Inactive))
-    }
-
-    pub(crate) fn attributes(&self, concept: u32) -> impl Iterator<Item = ConceptAttribute<'_>> {
-        self.attributes.row(concept).iter().map(|[group, kind, value]| ConceptAttribute {
-            group: *group,
-            kind: *kind,
-            value: self.attribute_value(*value),
-        })
-    }
-
-    /// The value of a relationship from its number.
-    fn attribute_value(&self, number: u32) -> AttributeValue<'_> {
-        match number & LITERAL {
-            0 => AttributeValue::Concept(number),
-            _ => AttributeValue::Literal(self.values.get(number ^ LITERAL)),
-        }
     }
 
     /// The members of a subset, sorted; `None` if there is no such subset.

@@ -1,13 +1,13 @@
-//! The values of properties as filters see them.
+//! The properties and relationships of concepts, and the concepts that have a value.
 
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::concept_attribute::LITERAL;
+use super::concept_attribute::{AttributeValue, ConceptAttribute, LITERAL};
 use super::concept_set::ConceptSet;
 use super::value_sources::{SourceColumn, ValueSources};
-use super::{CodeSystem, CodingProperty, DEFINITION};
+use super::{CodeSystem, CodingProperty, DEFINITION, PropertyRole};
 use crate::model::Budget;
 use crate::model::budget::BudgetExhausted;
 use crate::model::known_systems::LOINC;
@@ -135,5 +135,91 @@ impl CodeSystem {
             budget.spend(pairs.len() / CONCEPTS_PER_STEP)?;
             Ok(pairs)
         })
+    }
+
+    /// Returns whether a property is declared, used by a concept, or a standard one.
+    pub(crate) fn has_property(&self, name: &str) -> bool {
+        self.is_excerpt
+            || self.names.find(name).is_some()
+            || PropertyRole::named(name).is_some()
+            || (name == DEFINITION && !self.definitions.is_empty())
+            || (!self.attributes.is_empty() && self.find(name).is_some())
+    }
+
+    /// The values of a property of a concept, as text. The type of a defining relationship is a property too.
+    pub(crate) fn property<'a>(&'a self, concept: u32, name: &str) -> impl Iterator<Item = &'a str> {
+        let kind = if self.attributes.is_empty() { None } else { self.find(name) };
+        let definition = self.definition(concept).filter(|_| name == DEFINITION);
+        let name = self.names.find(name);
+        let mine = move |property: &&[u32; 2]| Some(property[0]) == name;
+        let stored =
+            self.properties.row(concept).iter().filter(mine).map(|property| self.values.get(property[1]));
+        let defined = self.attributes(concept).filter(move |attribute| Some(attribute.kind) == kind);
+        definition
+            .into_iter()
+            .chain(stored)
+            .chain(defined.map(|attribute| self.text_of_value(attribute.value)))
+    }
+
+    /// The value of a relationship as the value of a property.
+    fn text_of_value<'a>(&'a self, value: AttributeValue<'a>) -> &'a str {
+        match value {
+            AttributeValue::Concept(concept) => self.code(concept),
+            AttributeValue::Literal(text) => text.trim_start_matches('#').trim_matches('"'),
+        }
+    }
+
+    /// The number of properties and defining relationships of a concept.
+    pub(crate) fn property_count(&self, concept: u32) -> usize {
+        self.properties.range(concept).len() + self.attributes.range(concept).len()
+    }
+
+    /// Returns name and value of all properties of a concept, except its parents and children.
+    pub(crate) fn properties(&self, concept: u32) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.properties.row(concept).iter();
+        let all = all.map(|[name, value]| (self.names.get(*name), self.values.get(*value)));
+        // Extensions are stored as properties whose name is a URL. The code of a property is not a URL.
+        all.filter(|(name, _)| !name.contains("://"))
+    }
+
+    /// Returns whether any concept has an extension with this URL.
+    pub(crate) fn has_extension(&self, url: &str) -> bool {
+        self.names.find(url).is_some()
+    }
+
+    /// The value of an extension of a concept, as text.
+    pub(crate) fn extension(&self, concept: u32, url: &str) -> Option<&str> {
+        let name = self.names.find(url)?;
+        let found = self.properties.row(concept).iter().find(|property| property[0] == name)?;
+        Some(self.values.get(found[1]))
+    }
+
+    /// The declared type and URI of a property.
+    pub(crate) fn declaration(&self, name: &str) -> (Option<&str>, Option<&str>) {
+        let declared = self.header.property.iter().find(|property| property.code == name);
+        declared.map_or((None, None), |property| (property.r#type.as_deref(), property.uri.as_deref()))
+    }
+
+    /// Returns whether a property holds the parents, the children or the inactive status of a concept.
+    /// Callers read these from the hierarchy and the flags instead.
+    pub(crate) fn is_structural(&self, name: &str) -> bool {
+        let role = PropertyRole::of_property(name, self.declaration(name).1);
+        matches!(role, Some(PropertyRole::Parent | PropertyRole::Child | PropertyRole::Inactive))
+    }
+
+    pub(crate) fn attributes(&self, concept: u32) -> impl Iterator<Item = ConceptAttribute<'_>> {
+        self.attributes.row(concept).iter().map(|[group, kind, value]| ConceptAttribute {
+            group: *group,
+            kind: *kind,
+            value: self.attribute_value(*value),
+        })
+    }
+
+    /// The value of a relationship from its number.
+    fn attribute_value(&self, number: u32) -> AttributeValue<'_> {
+        match number & LITERAL {
+            0 => AttributeValue::Concept(number),
+            _ => AttributeValue::Literal(self.values.get(number ^ LITERAL)),
+        }
     }
 }

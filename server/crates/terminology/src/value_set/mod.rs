@@ -3,7 +3,6 @@
 mod compose;
 pub(crate) mod ecl;
 pub(crate) mod filter;
-mod filter_pattern;
 pub(crate) mod implicit;
 pub(crate) mod include_cache;
 mod named_concept_cache;

@@ -1,14 +1,12 @@
 //! Evaluation of a constraint, either for one concept without computing any set, or for all concepts with a
 //! set for each part of the constraint.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::prepared::{PreparedAttribute, PreparedPart, is_testable};
-use super::syntax::{
-    AttributeConstraint, EclError, EclExpression, EclRefinement, HierarchyOperator, ONCE, ValueConstraint,
-};
+use super::syntax::{AttributeConstraint, EclError, EclExpression, HierarchyOperator};
 use crate::code_system::CodeSystem;
 use crate::code_system::concept_attribute::AttributeValue;
 use crate::code_system::concept_set::ConceptSet;
@@ -18,35 +16,20 @@ use crate::model::text_folding::same_folded;
 /// Number of concepts for each member of a reference set from which its members are tested one by one.
 const MEMBERS_PER_CONCEPT: usize = 16;
 
-/// Part of the concepts above which a set is computed for the values of a refinement. The limits are parts,
-/// so that the laws on small code systems reach them.
-const CONCEPTS_PER_VALUE_TEST: usize = 128;
-/// Part of the concepts up to which the attributes of each one are read for a refinement.
-const CONCEPTS_PER_READ: usize = 1024;
-/// Number of types of attributes up to which the way from values to concepts is used.
-const MANY_KINDS: usize = 16;
-
 /// Aliases of schemes of alternate identifiers, with the concepts of the schemes.
 const SCHEME_ALIASES: [(&str, &str); 1] = [("LOINC", "30051010000102")];
 
 /// The parts of a constraint that are already computed or prepared, by the address of the part.
 #[derive(Default)]
-struct EvaluatedSets<'a> {
+pub(super) struct EvaluatedSets<'a> {
     expressions: RefCell<HashMap<*const EclExpression, Rc<ConceptSet>>>,
     /// Number of reversed attributes of each concept.
-    reversed: RefCell<HashMap<*const AttributeConstraint, Rc<Vec<u32>>>>,
+    pub(super) reversed: RefCell<HashMap<*const AttributeConstraint, Rc<Vec<u32>>>>,
     /// Attributes of refinements. Nearly all constraints have one or two.
-    attributes: RefCell<Vec<(*const AttributeConstraint, Rc<PreparedAttribute<'a>>)>>,
+    pub(super) attributes: RefCell<Vec<(*const AttributeConstraint, Rc<PreparedAttribute<'a>>)>>,
     /// Whether the refinement is tested for so many concepts that a set of its values is faster than tests of
     /// their ancestors, which are all over the memory.
-    has_many: Cell<bool>,
-}
-
-/// A set with all concepts that satisfy a refinement.
-struct RefinedSources {
-    concepts: ConceptSet,
-    /// Whether each of them satisfies it.
-    are_all: bool,
+    pub(super) has_many: Cell<bool>,
 }
 
 /// Evaluation of a constraint on one code system.
@@ -54,7 +37,7 @@ pub(super) struct EclEvaluator<'a> {
     pub(super) system: &'a CodeSystem,
     pub(super) budget: &'a Budget<'a>,
     /// Computed sets, if all concepts are requested.
-    sets: Option<EvaluatedSets<'a>>,
+    pub(super) sets: Option<EvaluatedSets<'a>>,
 }
 
 impl<'a> EclEvaluator<'a> {
@@ -255,31 +238,7 @@ impl<'a> EclEvaluator<'a> {
                 words()?;
                 out.subtract(&*self.concepts_of(without)?);
             }
-            EclExpression::Refined(inner, refinement) => {
-                let mut candidates = self.concepts_of(inner)?;
-                if candidates.count() > len / CONCEPTS_PER_READ
-                    && let Some(sources) = self.refined_sources(refinement)?
-                {
-                    words()?;
-                    Rc::make_mut(&mut candidates).intersect(&sources.concepts);
-                    if sources.are_all {
-                        return Ok((*candidates).clone());
-                    }
-                }
-                let outer = self
-                    .sets
-                    .as_ref()
-                    .map(|sets| sets.has_many.replace(candidates.count() > len / CONCEPTS_PER_VALUE_TEST));
-                for concept in candidates.iter_after(0) {
-                    self.spend_step()?;
-                    if self.satisfies(refinement, concept)? {
-                        out.insert(concept);
-                    }
-                }
-                if let (Some(sets), Some(outer)) = (&self.sets, outer) {
-                    sets.has_many.set(outer);
-                }
-            }
+            EclExpression::Refined(inner, refinement) => return self.refined_set(inner, refinement),
             EclExpression::Values(of, name) => {
                 for source in self.concepts_of(of)?.iter_after(0) {
                     self.spend_step()?;
@@ -300,7 +259,7 @@ impl<'a> EclEvaluator<'a> {
     ///
     /// # Errors
     /// [`EclError`] if the part names an unknown concept, or if the budget is spent.
-    fn prepare(&self, part: &EclExpression) -> Result<PreparedPart<'a>, EclError> {
+    pub(super) fn prepare(&self, part: &EclExpression) -> Result<PreparedPart<'a>, EclError> {
         self.spend_step()?;
         let all = |parts: &[EclExpression]| -> Result<Vec<_>, EclError> {
             parts.iter().map(|part| self.prepare(part)).collect()
@@ -480,270 +439,6 @@ impl<'a> EclEvaluator<'a> {
             let named = self.any_holds(&mut mine, |attribute| self.contains(name, attribute.kind))?;
             Ok(named && self.contains(of, source)?)
         })
-    }
-
-    /// A set with all concepts that satisfy a refinement, from the values that it names; `None` if concepts
-    /// without such a value satisfy it, too, or if the values cannot be named.
-    fn refined_sources(&self, refinement: &EclRefinement) -> Result<Option<RefinedSources>, EclError> {
-        match refinement {
-            EclRefinement::Attribute(attribute) => self.attribute_sources(attribute),
-            EclRefinement::Group(cardinality, inner) if !cardinality.admits(0) => {
-                let sources = self.refined_sources(inner)?;
-                Ok(sources.map(|sources| RefinedSources { are_all: false, ..sources }))
-            }
-            EclRefinement::Group(..) => Ok(None),
-            EclRefinement::And(all) => {
-                let mut both: Option<RefinedSources> = None;
-                let mut are_all = true;
-                for each in all {
-                    let sources = self.refined_sources(each)?;
-                    are_all &= sources.as_ref().is_some_and(|sources| sources.are_all);
-                    match (&mut both, sources) {
-                        (Some(both), Some(sources)) => both.concepts.intersect(&sources.concepts),
-                        (None, sources) => both = sources,
-                        (Some(_), None) => {}
-                    }
-                }
-                Ok(both.map(|both| RefinedSources { are_all, ..both }))
-            }
-            EclRefinement::Or(any) => {
-                let mut either = RefinedSources { concepts: ConceptSet::default(), are_all: true };
-                for each in any {
-                    let Some(sources) = self.refined_sources(each)? else { return Ok(None) };
-                    either.concepts.unite(&sources.concepts);
-                    either.are_all &= sources.are_all;
-                }
-                Ok(Some(either))
-            }
-        }
-    }
-
-    /// The concepts with a value that an attribute of a refinement names.
-    fn attribute_sources(&self, attribute: &AttributeConstraint) -> Result<Option<RefinedSources>, EclError> {
-        let ValueConstraint::Expression(values) = &attribute.value else { return Ok(None) };
-        if attribute.reversed || attribute.negated || attribute.cardinality.admits(0) {
-            return Ok(None);
-        }
-        let kinds = self.concepts_of(&attribute.name)?;
-        if kinds.count() > MANY_KINDS {
-            return Ok(None);
-        }
-        let values = match self.concepts_of(values) {
-            // An unknown value is an error only if a concept has the attribute.
-            Err(EclError::UnknownConcept(_)) => return Ok(None),
-            values => values?,
-        };
-        let mut concepts = ConceptSet::empty(self.system.len());
-        self.budget.spend_words(concepts.words(), true)?;
-        for kind in kinds.iter_after(0) {
-            let sources = self.system.relationship_sources(kind, self.budget)?;
-            sources.for_each_of(&values, |found| {
-                self.budget.spend(1 + found.len() / 16)?;
-                found.iter().for_each(|concept| concepts.insert(*concept));
-                Ok::<_, EclError>(())
-            })?;
-        }
-        Ok(Some(RefinedSources { concepts, are_all: attribute.cardinality == ONCE }))
-    }
-
-    fn satisfies(&self, refinement: &EclRefinement, concept: u32) -> Result<bool, EclError> {
-        self.spend_step()?;
-        match refinement {
-            EclRefinement::And(all) => self.all_hold(all, |each| self.satisfies(each, concept)),
-            EclRefinement::Or(any) => self.any_holds(any, |each| self.satisfies(each, concept)),
-            EclRefinement::Attribute(attribute) => {
-                let count = self.attribute_count(attribute, concept, None)?;
-                Ok(attribute.cardinality.admits(count))
-            }
-            EclRefinement::Group(cardinality, inner) => {
-                let mut groups: Vec<u32> =
-                    self.system.attributes(concept).map(|a| a.group).filter(|group| *group != 0).collect();
-                groups.sort_unstable();
-                groups.dedup();
-                let mut count = 0;
-                for group in groups {
-                    count += u32::from(self.satisfies_in_group(inner, concept, group)?);
-                }
-                Ok(cardinality.admits(count))
-            }
-        }
-    }
-
-    fn satisfies_in_group(
-        &self,
-        refinement: &EclRefinement,
-        concept: u32,
-        group: u32,
-    ) -> Result<bool, EclError> {
-        match refinement {
-            EclRefinement::And(all) => {
-                self.all_hold(all, |each| self.satisfies_in_group(each, concept, group))
-            }
-            EclRefinement::Or(any) => {
-                self.any_holds(any, |each| self.satisfies_in_group(each, concept, group))
-            }
-            EclRefinement::Attribute(attribute) => {
-                Ok(attribute.cardinality.admits(self.attribute_count(attribute, concept, Some(group))?))
-            }
-            EclRefinement::Group(..) => Ok(false),
-        }
-    }
-
-    /// Returns how often the concept has the attribute, within one group if there is one.
-    fn attribute_count(
-        &self,
-        constraint: &AttributeConstraint,
-        concept: u32,
-        group: Option<u32>,
-    ) -> Result<u32, EclError> {
-        let mut count = 0;
-        if let (true, Some(sets)) = (constraint.reversed, &self.sets) {
-            let address = std::ptr::from_ref(constraint);
-            let cached = sets.reversed.borrow().get(&address).cloned();
-            let counts = match cached {
-                Some(counts) => counts,
-                None => {
-                    let counts = Rc::new(self.reversed_counts(constraint)?);
-                    sets.reversed.borrow_mut().insert(address, counts.clone());
-                    counts
-                }
-            };
-            return Ok(counts[concept as usize]);
-        }
-        if constraint.reversed {
-            // Counts the attributes whose value is this concept.
-            for source in 0..self.system.len() as u32 {
-                self.spend_step()?;
-                for attribute in self.system.attributes(source) {
-                    if attribute.value == AttributeValue::Concept(concept)
-                        && self.contains(&constraint.name, attribute.kind)?
-                    {
-                        count += u32::from(self.value_matches(constraint, AttributeValue::Concept(source))?);
-                    }
-                }
-            }
-            return Ok(count);
-        }
-        if let Some(sets) = &self.sets {
-            let prepared = self.prepared_attribute(sets, constraint)?;
-            for attribute in self.system.attributes(concept) {
-                self.spend_step()?;
-                if group.is_some_and(|group| group != attribute.group)
-                    || !prepared.name.has(self.system, attribute.kind)
-                {
-                    continue;
-                }
-                count += u32::from(match (&constraint.value, attribute.value) {
-                    (ValueConstraint::Expression(expression), AttributeValue::Concept(value)) => {
-                        let named = match prepared.value.get() {
-                            Some(named) => named,
-                            None => {
-                                let named = match sets.has_many.get() {
-                                    true => PreparedPart::Set(self.concepts_of(expression)?),
-                                    false => self.prepare(expression)?,
-                                };
-                                prepared.value.get_or_init(|| named)
-                            }
-                        };
-                        named.has(self.system, value) != constraint.negated
-                    }
-                    (_, value) => self.value_matches(constraint, value)?,
-                });
-            }
-            return Ok(count);
-        }
-        for attribute in self.system.attributes(concept) {
-            self.spend_step()?;
-            if group.is_none_or(|group| group == attribute.group)
-                && self.contains(&constraint.name, attribute.kind)?
-                && self.value_matches(constraint, attribute.value)?
-            {
-                count += 1;
-            }
-        }
-        Ok(count)
-    }
-
-    /// An attribute of a refinement, which is prepared once.
-    fn prepared_attribute(
-        &self,
-        sets: &EvaluatedSets<'a>,
-        constraint: &AttributeConstraint,
-    ) -> Result<Rc<PreparedAttribute<'a>>, EclError> {
-        let address = std::ptr::from_ref(constraint);
-        let known =
-            sets.attributes.borrow().iter().find(|(known, _)| *known == address).map(|(_, one)| one.clone());
-        if let Some(known) = known {
-            return Ok(known);
-        }
-        let name = self.prepare(&constraint.name)?;
-        let prepared = Rc::new(PreparedAttribute { name, value: OnceCell::new() });
-        sets.attributes.borrow_mut().push((address, prepared.clone()));
-        Ok(prepared)
-    }
-
-    /// Returns how often each concept is the value of a reversed attribute.
-    fn reversed_counts(&self, constraint: &AttributeConstraint) -> Result<Vec<u32>, EclError> {
-        let mut counts = vec![0; self.system.len()];
-        for source in 0..self.system.len() as u32 {
-            self.spend_step()?;
-            for attribute in self.system.attributes(source) {
-                if let (AttributeValue::Concept(index), true) =
-                    (attribute.value, self.contains(&constraint.name, attribute.kind)?)
-                {
-                    counts[index as usize] +=
-                        u32::from(self.value_matches(constraint, AttributeValue::Concept(source))?);
-                }
-            }
-        }
-        Ok(counts)
-    }
-
-    /// Returns whether a value satisfies the comparison of an attribute. A value of another type satisfies
-    /// none.
-    fn value_matches(
-        &self,
-        constraint: &AttributeConstraint,
-        value: AttributeValue<'_>,
-    ) -> Result<bool, EclError> {
-        let matches = match (&constraint.value, value) {
-            (ValueConstraint::Expression(expression), AttributeValue::Concept(at)) => {
-                self.contains(expression, at)?
-            }
-            (_, AttributeValue::Concept(_)) | (ValueConstraint::Expression(_), _) => return Ok(false),
-            (constraint, AttributeValue::Literal(text)) => match (constraint, LiteralValue::parse(text)) {
-                (ValueConstraint::Number(order, or_equal, constraint), LiteralValue::Number(number)) => {
-                    let Some(ordering) = number.partial_cmp(constraint) else { return Ok(false) };
-                    ordering == *order || (*or_equal && ordering.is_eq())
-                }
-                (ValueConstraint::Text(any), LiteralValue::Text(text)) => {
-                    self.budget.spend(any.len() / 8)?;
-                    any.iter().any(|constraint| constraint == text)
-                }
-                (ValueConstraint::Boolean(constraint), LiteralValue::Boolean(value)) => *constraint == value,
-                _ => return Ok(false),
-            },
-        };
-        Ok(matches != constraint.negated)
-    }
-}
-
-/// A concrete value, as a release writes it: `#5`, `"text"`, `true`.
-enum LiteralValue<'a> {
-    Number(f64),
-    Boolean(bool),
-    Text(&'a str),
-}
-
-impl<'a> LiteralValue<'a> {
-    fn parse(text: &'a str) -> Self {
-        let plain = text.strip_prefix('#').unwrap_or(text);
-        match (plain.parse(), plain) {
-            (Ok(number), _) if plain.len() < text.len() => Self::Number(number),
-            _ if plain.eq_ignore_ascii_case("true") => Self::Boolean(true),
-            _ if plain.eq_ignore_ascii_case("false") => Self::Boolean(false),
-            _ => Self::Text(text.trim_matches('"')),
-        }
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `filter_parser` | the filters of a constraint |
 //! | `filters` | the syntax tree of filters |
 //! | `evaluation` | the test of one concept, and the list of all |
+//! | `refinement_evaluation` | the test of refinements, and the sets of all concepts that satisfy one |
 //! | `prepared` | parts that are prepared for tests of many concepts |
 //! | `filter_evaluation` | the test of filters |
 //! | `member_evaluation` | the rows of reference sets |
@@ -25,6 +26,7 @@ mod filters;
 mod member_evaluation;
 mod parser;
 mod prepared;
+mod refinement_evaluation;
 mod syntax;
 
 use self::evaluation::EclEvaluator;

@@ -19,7 +19,7 @@ const BYTES_PER_TEXT: usize = 4 << 10;
 
 /// A regular expression that must match the whole text.
 #[derive(Debug, Default)]
-pub(super) struct FilterPattern(OnceLock<Result<(Regex, usize), String>>);
+pub(crate) struct FilterPattern(OnceLock<Result<(Regex, usize), String>>);
 
 impl FilterPattern {
     /// The compiled form of `text`, and the steps of one match in addition to those of the matched text. The
@@ -27,7 +27,7 @@ impl FilterPattern {
     ///
     /// # Errors
     /// [`BudgetExhausted`] if the budget is spent.
-    pub(super) fn get(
+    pub(crate) fn get(
         &self,
         text: &str,
         budget: &Budget<'_>,
@@ -44,12 +44,12 @@ impl FilterPattern {
     }
 
     /// The size of the compiled form in bytes, or 0 if it is not compiled yet.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.0.get().and_then(|compiled| compiled.as_ref().ok()).map_or(0, |(_, bytes)| *bytes)
     }
 
     /// The size in memory, in bytes.
-    pub(super) fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         let bytes = self.bytes();
         if bytes == 0 { 0 } else { bytes + CACHE_BYTES }
     }
