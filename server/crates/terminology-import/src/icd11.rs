@@ -4,11 +4,10 @@
 //! Categories have their code, and blocks and chapters, which cannot be used for coding, their id and number.
 //! The rows are in the order of the hierarchy, and the title of each begins with a dash for each level.
 
-use terminology::indexing::{
-    ConceptDesignation, ContentMode, HierarchyMeaning, IndexBuilder, PropertyDefinition, ResourceHeader,
-};
+use terminology::indexing::{ConceptDesignation, IndexBuilder, ResourceHeader};
 
 use crate::error::ImportError;
+use crate::release_header::{property, release_header};
 use crate::release_reader::ReleaseReader;
 use crate::release_source::{ReleaseSource, base_name};
 use crate::table_reader::{DelimitedTable, FieldBuffer, for_each_headed_row};
@@ -144,21 +143,7 @@ fn header(
         let why = "no version found: neither the URIs nor the heading 'Version:…' state the release; download the table again";
         ImportError::in_file(file, why)
     })?;
-    let property = |code: &str, kind: &str| PropertyDefinition {
-        code: code.to_owned(),
-        r#type: Some(kind.to_owned()),
-        ..PropertyDefinition::default()
-    };
     Ok(ResourceHeader {
-        resource_type: "CodeSystem".to_owned(),
-        url: Some(url),
-        version: Some(version),
-        name: Some(format!("ICD11{name}")),
-        title: Some(format!("ICD-11 {name}")),
-        status: Some("active".to_owned()),
-        content: Some(ContentMode::Complete),
-        case_sensitive: Some(true),
-        hierarchy_meaning: Some(HierarchyMeaning::IsA),
         language: language.map(String::from),
         property: vec![
             property("kind", "string"),
@@ -167,7 +152,7 @@ fn header(
             property("codingNote", "string"),
             property("notSelectable", "boolean"),
         ],
-        ..ResourceHeader::default()
+        ..release_header(&url, &version, &format!("ICD11{name}"), &format!("ICD-11 {name}"))
     })
 }
 

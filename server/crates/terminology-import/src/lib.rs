@@ -15,17 +15,18 @@
 //! | `loinc` | LOINC: its CSV tables |
 //! | `rxnorm` | RxNorm: RRF |
 //! | `omop` | OMOP: the tables of Athena |
-//! | `syndication` | Feeds of releases |
-//! | `icd11` | A linearization of ICD-11 |
-//! | `meddra` | MedDRA |
-//! | `ndc` | The NDC directory of the FDA |
+//! | `icd11` | ICD-11: the table of a linearization |
+//! | `meddra` | MedDRA: its ASCII files |
+//! | `ndc` | NDC: the FDA's tables of products and packages |
 //! | `icd10cm` | ICD-10-CM: order file and tabular list |
 //! | `claml` | classifications in ClaML |
 //! | `code_system_csv` | any code system as CSV or a spreadsheet, with headings |
+//! | `release_header` | the description of a code system |
 //! | `release_reader` | the sources that the reader of a format works with |
 //! | `format` | the table of these formats |
 //! | `release_import` | from the sources of a release to its index |
 //! | `stated_release` | what the caller states about a release |
+//! | [`syndication`] | Atom feeds of releases |
 //! | `release_set` | which of the given releases are read together |
 
 mod claml;
@@ -40,6 +41,7 @@ mod ndc;
 mod omop;
 mod progress;
 mod quote_reader;
+mod release_header;
 mod release_import;
 mod release_reader;
 mod release_set;

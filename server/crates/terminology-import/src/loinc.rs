@@ -8,11 +8,12 @@
 use std::collections::HashMap;
 
 use terminology::indexing::{
-    ConceptDesignation, ConceptNumber, ContentMode, HierarchyMeaning, IndexBuilder, LOINC,
-    PropertyDefinition, ResourceHeader, compare_versions,
+    ConceptDesignation, ConceptNumber, IndexBuilder, LOINC, PropertyDefinition, ResourceHeader,
+    compare_versions,
 };
 
 use crate::error::ImportError;
+use crate::release_header::release_header;
 use crate::release_reader::{ReleaseReader, only};
 use crate::release_source::{ReleaseSource, base_name};
 use crate::table_reader::CsvTable;
@@ -108,18 +109,10 @@ fn code_system_header(version: String) -> ResourceHeader {
         ..PropertyDefinition::default()
     };
     ResourceHeader {
-        resource_type: "CodeSystem".to_owned(),
-        url: Some(LOINC.to_owned()),
-        version: Some(version),
-        name: Some("LOINC".to_owned()),
-        title: Some("LOINC".to_owned()),
-        status: Some("active".to_owned()),
-        content: Some(ContentMode::Complete),
         case_sensitive: Some(false),
-        hierarchy_meaning: Some(HierarchyMeaning::IsA),
         language: Some("en-US".to_owned()),
         property: AXES.iter().chain(&FACTS).chain([&COPYRIGHT]).map(property).collect(),
-        ..ResourceHeader::default()
+        ..release_header(LOINC, &version, "LOINC", "LOINC")
     }
 }
 

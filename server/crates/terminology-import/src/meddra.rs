@@ -5,11 +5,10 @@
 //! code, and a concept once. A PT can be below several high level terms, and has a primary class as a
 //! property.
 
-use terminology::indexing::{
-    ContentMode, HierarchyMeaning, IndexBuilder, PropertyDefinition, ResourceHeader,
-};
+use terminology::indexing::{IndexBuilder, ResourceHeader};
 
 use crate::error::ImportError;
+use crate::release_header::{property, release_header};
 use crate::release_reader::ReleaseReader;
 use crate::release_source::ReleaseSource;
 use crate::table_reader::{DelimitedTable, FieldBuffer};
@@ -56,24 +55,10 @@ pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBu
         let why = "no version found: the first field must state it, such as 27.1; copy the file again";
         return Err(ImportError::in_file(RELEASE, why));
     }
-    let property = |code: &str, kind: &str| PropertyDefinition {
-        code: code.to_owned(),
-        r#type: Some(kind.to_owned()),
-        ..PropertyDefinition::default()
-    };
     let header = ResourceHeader {
-        resource_type: "CodeSystem".to_owned(),
-        url: Some(URL.to_owned()),
-        version: Some(version),
-        name: Some("MedDRA".to_owned()),
-        title: Some("Medical Dictionary for Regulatory Activities".to_owned()),
-        status: Some("active".to_owned()),
-        content: Some(ContentMode::Complete),
-        case_sensitive: Some(true),
-        hierarchy_meaning: Some(HierarchyMeaning::IsA),
         language: language_tag(&language).map(String::from),
         property: vec![property("level", "string"), property("primarySOC", "code")],
-        ..ResourceHeader::default()
+        ..release_header(URL, &version, "MedDRA", "Medical Dictionary for Regulatory Activities")
     };
     let mut builder = IndexBuilder::new(&header).map_err(|why| ImportError::in_file(RELEASE, why))?;
     for (level, file, width) in LEVELS {

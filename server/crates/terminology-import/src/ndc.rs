@@ -5,11 +5,10 @@
 
 use std::collections::HashMap;
 
-use terminology::indexing::{
-    ContentMode, HierarchyMeaning, IndexBuilder, PropertyDefinition, ResourceHeader,
-};
+use terminology::indexing::{IndexBuilder, ResourceHeader};
 
 use crate::error::ImportError;
+use crate::release_header::{property, release_header};
 use crate::release_reader::ReleaseReader;
 use crate::release_source::ReleaseSource;
 use crate::table_reader::for_each_headed_row;
@@ -61,24 +60,10 @@ pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBu
         let why = "no version found: the directory states none; name its date with --version, such as --version 20260105";
         ImportError::in_file(&reader.source.path().display().to_string(), why)
     })?;
-    let property = |code: &str| PropertyDefinition {
-        code: code.to_owned(),
-        r#type: Some("string".to_owned()),
-        ..PropertyDefinition::default()
-    };
+    let names = PROPERTIES.iter().map(|(_, name)| *name).chain(["package"]);
     let header = ResourceHeader {
-        resource_type: "CodeSystem".to_owned(),
-        url: Some(URL.to_owned()),
-        version: Some(version),
-        name: Some("NDC".to_owned()),
-        title: Some("National Drug Code directory".to_owned()),
-        status: Some("active".to_owned()),
-        content: Some(ContentMode::Complete),
-        case_sensitive: Some(true),
-        hierarchy_meaning: Some(HierarchyMeaning::IsA),
-        language: Some("en".to_owned()),
-        property: PROPERTIES.iter().map(|(_, name)| property(name)).chain([property("package")]).collect(),
-        ..ResourceHeader::default()
+        property: names.map(|name| property(name, "string")).collect(),
+        ..release_header(URL, &version, "NDC", "National Drug Code directory")
     };
     let mut builder = IndexBuilder::new(&header).map_err(|why| ImportError::in_file(&products, why))?;
     let mut names: HashMap<String, String> = HashMap::new();

@@ -4,11 +4,10 @@
 //! hierarchy; other relationships, such as `Maps to`, become properties with their name. Concepts with an
 //! `invalid_reason` are inactive, and relationships with one are left out.
 
-use terminology::indexing::{
-    ConceptDesignation, ContentMode, HierarchyMeaning, IndexBuilder, PropertyDefinition, ResourceHeader,
-};
+use terminology::indexing::{ConceptDesignation, IndexBuilder, ResourceHeader};
 
 use crate::error::ImportError;
+use crate::release_header::{property, release_header};
 use crate::release_reader::ReleaseReader;
 use crate::release_source::ReleaseSource;
 use crate::table_reader::for_each_headed_row;
@@ -66,25 +65,10 @@ pub(super) fn input_files(source: &ReleaseSource) -> Vec<String> {
 /// [`ImportError`] if a table is not valid.
 pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBuilder, ImportError> {
     let version = release_version(reader)?;
-    let property = |code: &str, kind: &str| PropertyDefinition {
-        code: code.to_owned(),
-        r#type: Some(kind.to_owned()),
-        ..PropertyDefinition::default()
-    };
     let texts = CONCEPTS.columns[2..].iter().map(|code| property(code, "string"));
     let header = ResourceHeader {
-        resource_type: "CodeSystem".to_owned(),
-        url: Some(URL.to_owned()),
-        version: Some(version),
-        name: Some("OMOP".to_owned()),
-        title: Some("OMOP concepts".to_owned()),
-        status: Some("active".to_owned()),
-        content: Some(ContentMode::Complete),
-        case_sensitive: Some(true),
-        hierarchy_meaning: Some(HierarchyMeaning::IsA),
-        language: Some("en".to_owned()),
         property: texts.chain([property("Maps to", "code")]).collect(),
-        ..ResourceHeader::default()
+        ..release_header(URL, &version, "OMOP", "OMOP concepts")
     };
     let mut builder = IndexBuilder::new(&header).map_err(|why| ImportError::in_file(CONCEPTS.file, why))?;
     for_each_row(reader, &CONCEPTS, |[id, name, rest @ .., invalid]| {

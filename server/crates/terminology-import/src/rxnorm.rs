@@ -6,11 +6,10 @@
 
 use std::collections::HashMap;
 
-use terminology::indexing::{
-    ConceptDesignation, ContentMode, HierarchyMeaning, IndexBuilder, PropertyDefinition, ResourceHeader,
-};
+use terminology::indexing::{ConceptDesignation, IndexBuilder, PropertyDefinition, ResourceHeader};
 
 use crate::error::ImportError;
+use crate::release_header::release_header;
 use crate::release_reader::ReleaseReader;
 use crate::release_source::{ReleaseSource, base_name};
 use crate::table_reader::{DelimitedTable, FieldBuffer};
@@ -56,18 +55,8 @@ pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBu
     let version = release_version(reader)?;
     let property = |code: &str| PropertyDefinition { code: code.to_owned(), ..PropertyDefinition::default() };
     let header = ResourceHeader {
-        resource_type: "CodeSystem".to_owned(),
-        url: Some(URL.to_owned()),
-        version: Some(version),
-        name: Some("RxNorm".to_owned()),
-        title: Some("RxNorm".to_owned()),
-        status: Some("active".to_owned()),
-        content: Some(ContentMode::Complete),
-        case_sensitive: Some(true),
-        hierarchy_meaning: Some(HierarchyMeaning::IsA),
-        language: Some("en".to_owned()),
         property: ["TTY", "STY", "SAB"].map(property).to_vec(),
-        ..ResourceHeader::default()
+        ..release_header(URL, &version, "RxNorm", "RxNorm")
     };
     let mut builder = IndexBuilder::new(&header).map_err(|why| ImportError::in_file(CONCEPTS.0, why))?;
     read_concepts(reader, &mut builder)?;

@@ -14,11 +14,10 @@ mod tabular_list;
 
 use std::collections::BTreeSet;
 
-use terminology::indexing::{
-    ContentMode, HierarchyMeaning, IndexBuilder, PropertyDefinition, ResourceHeader,
-};
+use terminology::indexing::{IndexBuilder, PropertyDefinition, ResourceHeader};
 
 use crate::error::ImportError;
+use crate::release_header::release_header;
 use crate::release_reader::ReleaseReader;
 use crate::release_source::{ReleaseSource, base_name};
 
@@ -151,20 +150,11 @@ fn code_system_header(version: &str) -> ResourceHeader {
         ..PropertyDefinition::default()
     };
     ResourceHeader {
-        resource_type: "CodeSystem".to_owned(),
-        url: Some(URL.to_owned()),
-        version: Some(version.to_owned()),
-        name: Some("ICD_10_CM".to_owned()),
-        title: Some("ICD-10-CM".to_owned()),
-        status: Some("active".to_owned()),
-        content: Some(ContentMode::Complete),
         case_sensitive: Some(false),
-        hierarchy_meaning: Some(HierarchyMeaning::IsA),
-        language: Some("en".to_owned()),
         property: vec![
             property("billable", "True if the code is billable."),
             property("notSelectable", "True for chapters and sections."),
         ],
-        ..ResourceHeader::default()
+        ..release_header(URL, version, "ICD_10_CM", "ICD-10-CM")
     }
 }
