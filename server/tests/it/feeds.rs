@@ -142,8 +142,9 @@ fn a_feed_is_listed_and_only_what_is_new_is_imported() {
     let older = "https://garden.example/ValueSet/beds|1.9.0";
     check(&import(&server, &["--feed", feed, "--take", older]), 0, &["ValueSet", "1 new"]);
     check(&import(&server, &["--feed", feed]), 0, &["update  FHIR_ValueSet", "stored  SCT_RF2_SNAPSHOT"]);
-    let updated = import(&server, &["--feed", feed, "--updates"]);
-    check(&updated, 0, &["taking: beds-1.10.0.json", "1 changed"]);
+    let set = "https://garden.example/ValueSet/beds";
+    let updated = import(&server, &["--feed", feed, "--updates", "--take", set]);
+    check(&updated, 0, &["taking: beds-1.10.0.json", "1 changed", "from 1 file"]);
     assert!(!updated.1.contains(".zip"), "{}", updated.1);
     let current = import(&server, &["--feed", feed, "--updates"]);
     check(&current, 0, &[]);
@@ -174,13 +175,22 @@ fn what_differs_from_the_feed_is_not_imported() {
     // The feed lacks the package on which the extension is based.
     let only: Vec<_> = offered().into_iter().filter(|one| one.version != INTERNATIONAL).collect();
     fs::write(&file, self::feed(&only)).unwrap();
-    check(&import(&server, &["--feed", feed, "--take", EXTENSION]), 1, &["needs", INTERNATIONAL]);
+    check(&import(&server, &["--feed", feed, "--take", EXTENSION]), 1, &["depends on", INTERNATIONAL]);
     let plain = import(&server, &["--feed", "http://feed.example/feed.xml"]);
-    check(&plain, 1, &["is not an https address of another machine"]);
+    check(&plain, 1, &["is not an https URL of another machine"]);
+    // A password is for a server, and a feed in a file could name any.
+    let secret = folder.path().join("password");
+    fs::write(&secret, "roses").unwrap();
+    let with_password = import(&server, &["--feed", feed, "--feed-password-file", secret.to_str().unwrap()]);
+    check(&with_password, 1, &["--feed-password-file needs a feed with an https URL"]);
     // A feed from elsewhere does not lead to this machine.
     let own = self::feed(&only).replace("href=\"beds", "href=\"http://127.0.0.1:9/beds");
     fs::write(&file, own).unwrap();
-    check(&import(&server, &["--feed", feed, "--take", set]), 1, &["leads to http://127.0.0.1:9/beds"]);
+    check(
+        &import(&server, &["--feed", feed, "--take", set]),
+        1,
+        &["http://127.0.0.1:9/beds", "is not an https URL of another machine"],
+    );
     assert!(!server.data().join("feed-downloads").exists(), "downloads are removed");
 }
 
@@ -201,7 +211,7 @@ async fn a_feed_of_a_server_is_read_with_a_password() {
     let secret = server.data().join("feed-password");
     fs::write(&secret, "roses\n").unwrap();
     let refused = import(&server, &["--feed", &feed]);
-    check(&refused, 1, &["was refused with status 401", "--feed-user"]);
+    check(&refused, 1, &["with status 401", "--feed-user"]);
     let options =
         ["--feed", &feed, "--feed-user", "gardener", "--feed-password-file", secret.to_str().unwrap()];
     check(&import(&server, &options), 0, &["new     SCT_RF2_SNAPSHOT"]);

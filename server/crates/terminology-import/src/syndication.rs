@@ -59,6 +59,11 @@ impl FeedEntry {
         SUPPORTED.iter().find(|(category, _)| *category == self.category).map(|(_, ending)| *ending)
     }
 
+    /// Returns whether the entry has a file whose content can be imported.
+    pub fn is_importable(&self) -> bool {
+        self.file.is_some() && self.file_ending().is_some()
+    }
+
     /// Returns whether the publisher has withdrawn the item.
     pub fn is_withdrawn(&self) -> bool {
         self.category.ends_with("_RETRACT")
@@ -180,7 +185,7 @@ pub fn version_order(a: &str, b: &str) -> Ordering {
 /// The newest entry of each item that can be imported, in the order of the feed.
 pub fn newest_of_each(entries: &[FeedEntry]) -> Vec<&FeedEntry> {
     let mut newest: Vec<&FeedEntry> = Vec::new();
-    for entry in entries.iter().filter(|entry| entry.file.is_some() && entry.file_ending().is_some()) {
+    for entry in entries.iter().filter(|entry| entry.is_importable()) {
         match newest.iter_mut().find(|known| known.identifier == entry.identifier) {
             None => newest.push(entry),
             Some(known) if version_order(&known.version, &entry.version).is_lt() => *known = entry,
