@@ -87,6 +87,7 @@ pub const FILES: &[(&str, &str)] = tables![
     "expand.toml",
     "built-in.toml",
     "releases.toml",
+    "syndication.toml",
     "resource.toml",
     "metadata.toml",
     "kick-off.toml",

@@ -32,6 +32,7 @@ use crate::node::outbound::HttpCaller;
 use crate::node::patient_assignment::PatientAssignment;
 use crate::node::patient_relations::{GroupMembersReader, StoredRelations};
 use crate::node::provider_calls::{self, ProviderCalls};
+use crate::node::release_files::ReleaseFiles;
 use crate::node::server_address::ServerAddress;
 use crate::node::terminology_sync::TerminologySync;
 use crate::records::audit::{AuditLog, AuditSource};
@@ -85,6 +86,8 @@ pub struct App {
     pub terminology: Terminology,
     /// Applies the resources of the store to the terminology.
     pub terminology_sync: TerminologySync,
+    /// The files of imported releases; `None` if the store is in memory.
+    pub release_files: Option<ReleaseFiles>,
     /// Exports.
     pub bulk: Bulk,
     /// Backups.
@@ -230,6 +233,7 @@ impl App {
             resources,
             patient_assignment,
             terminology,
+            release_files: terminology_sync.indexes().cloned().map(ReleaseFiles::new),
             terminology_sync,
             bulk,
             backups,

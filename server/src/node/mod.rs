@@ -9,6 +9,7 @@
 //! | [`terminology_sync`] | applies stored resources to the terminology |
 //! | [`saved_indexes`] | saved indexes of code systems |
 //! | [`releases`] | the imported releases, as they are shown and removed |
+//! | [`release_files`] | the indexes of releases as files to download |
 //! | [`shared_releases`] | the indexes of releases that several nodes share |
 //! | [`outbound`] | requests to other servers |
 //! | [`key_fetch`] | fetches the key sets of clients |
@@ -51,6 +52,7 @@ pub mod periodic_tasks;
 pub mod process_usage;
 pub mod provider_calls;
 pub mod question_pool;
+pub mod release_files;
 pub mod releases;
 pub mod reload;
 pub mod saved_indexes;

@@ -219,3 +219,52 @@ async fn a_feed_of_a_server_is_read_with_a_password() {
     check(&taken, 0, &["taking: international.zip", INTERNATIONAL]);
     assert!(!taken.1.contains("roses"), "{}", taken.1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_imports_the_releases_of_another_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let zip = folder.path().join("international.zip");
+    fs::write(&zip, archive("SnomedCT_GardenInternationalRF2_20250101T120000Z")).unwrap();
+    let publisher = Server::plain_demo();
+    check(&import(&publisher, &[zip.to_str().unwrap()]), 0, &[INTERNATIONAL]);
+    let token = publisher.backend_token("system/CodeSystem.rs").await;
+    let secret = folder.path().join("token");
+    fs::write(&secret, &token).unwrap();
+    let feed = format!("{}/syndication.xml", publisher.fhir());
+    let options = ["--feed", &feed, "--feed-password-file", secret.to_str().unwrap()];
+
+    let reader = Server::open_terminology();
+    check(&import(&reader, &["--feed", &feed]), 1, &["with status 401"]);
+    check(&import(&reader, &options), 0, &[&format!("new     TREFOIL_INDEX     {INTERNATIONAL}")]);
+    let item = INTERNATIONAL.rsplit_once("/version/").unwrap().0;
+    let taken = import(&reader, &[&options[..], &["--take", item]].concat());
+    check(&taken, 0, &["taking: ", "index ", INTERNATIONAL]);
+    check(&import(&reader, &options), 0, &["stored  TREFOIL_INDEX"]);
+    // Both servers have the same file.
+    let index = "terminology/releases/snomed.info-sct-900000000000207008-version-20250101.index";
+    let published = fs::read(publisher.data().join(index)).unwrap();
+    assert_eq!(fs::read(reader.data().join(index)).unwrap(), published);
+
+    // A range, and the file of a release that is removed while it is downloaded.
+    let url = format!("{}/syndication/snomed.info-sct-900000000000207008-version-20250101", publisher.fhir());
+    let get = || publisher.client().get(&url).bearer_auth(&token);
+    let part = get().header("range", "bytes=1-6").send().await.unwrap();
+    assert_eq!(part.status(), 206);
+    assert_eq!(part.bytes().await.unwrap(), published[1..7]);
+    let download = get().send().await.unwrap();
+    let removed = publisher.trefoil(&["release", "remove", "--force", url.rsplit_once('/').unwrap().1]);
+    assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
+    assert_eq!(download.bytes().await.unwrap(), published);
+    assert_eq!(get().send().await.unwrap().status(), 404);
+    let text = publisher.client().get(&feed).bearer_auth(&token).send().await.unwrap().text().await.unwrap();
+    assert!(!text.contains("<entry>"), "{text}");
+
+    // An index that was damaged on its way is not imported.
+    let damaged = folder.path().join("damaged.index");
+    let mut bytes = published;
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&damaged, bytes).unwrap();
+    let refused = import(&reader, &[damaged.to_str().unwrap()]);
+    check(&refused, 1, &["damaged.index", "nothing of this release was changed"]);
+}

@@ -2,13 +2,15 @@
 
 use std::io;
 
+use terminology::CodeSystemIndex;
 use terminology::indexing::IndexBuilder;
 
 use crate::error::{ImportError, unreadable};
 use crate::release_reader::ReleaseReader;
 use crate::release_source::ReleaseSource;
 use crate::stated_release::AcceptedOptions;
-use crate::{claml, code_system_csv, icd10cm, icd11, loinc, meddra, ndc, omop, rf2, rxnorm};
+use crate::{claml, code_system_csv, icd10cm, icd11, loinc, meddra, ndc, omop, rf2, rxnorm, saved_index};
+use ReadRelease::{Build, Load};
 
 pub(crate) struct ReleaseFormat {
     pub(crate) name: &'static str,
@@ -22,7 +24,15 @@ pub(crate) struct ReleaseFormat {
     pub(crate) input_files: fn(&ReleaseSource) -> Vec<String>,
     /// Returns the information that only the names of folders and files contain, such as the version.
     pub(crate) version_in_names: fn(&ReleaseSource) -> Option<String>,
-    pub(crate) read: fn(&mut ReleaseReader<'_, '_>) -> Result<IndexBuilder, ImportError>,
+    pub(crate) read: ReadRelease,
+}
+
+/// How a release becomes an index.
+pub(crate) enum ReadRelease {
+    /// Its rows are added to a builder.
+    Build(fn(&mut ReleaseReader<'_, '_>) -> Result<IndexBuilder, ImportError>),
+    /// It is an index.
+    Load(fn(&mut ReleaseReader<'_, '_>) -> Result<CodeSystemIndex, ImportError>),
 }
 
 pub(crate) const FORMATS: &[ReleaseFormat] = &[
@@ -33,7 +43,7 @@ pub(crate) const FORMATS: &[ReleaseFormat] = &[
         key_folder: "Snapshot/Terminology",
         input_files: rf2::input_files,
         version_in_names: no_version,
-        read: rf2::read_release,
+        read: Build(rf2::read_release),
     },
     ReleaseFormat {
         name: "LOINC",
@@ -42,7 +52,7 @@ pub(crate) const FORMATS: &[ReleaseFormat] = &[
         key_folder: "LoincTable",
         input_files: loinc::input_files,
         version_in_names: loinc::version_in_names,
-        read: loinc::read_release,
+        read: Build(loinc::read_release),
     },
     ReleaseFormat {
         name: "RxNorm RRF",
@@ -51,7 +61,7 @@ pub(crate) const FORMATS: &[ReleaseFormat] = &[
         key_folder: "rrf",
         input_files: rxnorm::input_files,
         version_in_names: rxnorm::version_in_names,
-        read: rxnorm::read_release,
+        read: Build(rxnorm::read_release),
     },
     ReleaseFormat {
         name: omop::NAME,
@@ -60,7 +70,7 @@ pub(crate) const FORMATS: &[ReleaseFormat] = &[
         key_folder: "",
         input_files: omop::input_files,
         version_in_names: no_version,
-        read: omop::read_release,
+        read: Build(omop::read_release),
     },
     ReleaseFormat {
         name: "ICD-11",
@@ -69,7 +79,7 @@ pub(crate) const FORMATS: &[ReleaseFormat] = &[
         key_folder: "",
         input_files: icd11::input_files,
         version_in_names: icd11::language_in_name,
-        read: icd11::read_release,
+        read: Build(icd11::read_release),
     },
     ReleaseFormat {
         name: "MedDRA",
@@ -78,7 +88,7 @@ pub(crate) const FORMATS: &[ReleaseFormat] = &[
         key_folder: "MedAscii",
         input_files: meddra::input_files,
         version_in_names: no_version,
-        read: meddra::read_release,
+        read: Build(meddra::read_release),
     },
     ReleaseFormat {
         name: "NDC directory",
@@ -87,7 +97,7 @@ pub(crate) const FORMATS: &[ReleaseFormat] = &[
         key_folder: "",
         input_files: ndc::input_files,
         version_in_names: ndc::version_in_names,
-        read: ndc::read_release,
+        read: Build(ndc::read_release),
     },
     ReleaseFormat {
         name: icd10cm::NAME,
@@ -96,7 +106,7 @@ pub(crate) const FORMATS: &[ReleaseFormat] = &[
         key_folder: "",
         input_files: icd10cm::input_files,
         version_in_names: icd10cm::version_in_names,
-        read: icd10cm::read_release,
+        read: Build(icd10cm::read_release),
     },
     ReleaseFormat {
         name: "ClaML",
@@ -105,7 +115,7 @@ pub(crate) const FORMATS: &[ReleaseFormat] = &[
         key_folder: "",
         input_files: claml::input_files,
         version_in_names: no_version,
-        read: claml::read_release,
+        read: Build(claml::read_release),
     },
     ReleaseFormat {
         name: code_system_csv::NAME,
@@ -114,7 +124,7 @@ pub(crate) const FORMATS: &[ReleaseFormat] = &[
         key_folder: "",
         input_files: code_system_csv::input_files,
         version_in_names: no_version,
-        read: code_system_csv::read_release,
+        read: Build(code_system_csv::read_release),
     },
     ReleaseFormat {
         name: code_system_csv::SPREADSHEET,
@@ -123,7 +133,16 @@ pub(crate) const FORMATS: &[ReleaseFormat] = &[
         key_folder: "",
         input_files: code_system_csv::input_files,
         version_in_names: no_version,
-        read: code_system_csv::read_release,
+        read: Build(code_system_csv::read_release),
+    },
+    ReleaseFormat {
+        name: "index",
+        options: AcceptedOptions::Nothing,
+        key_file: saved_index::key_file,
+        key_folder: "",
+        input_files: saved_index::input_files,
+        version_in_names: no_version,
+        read: Load(saved_index::read_release),
     },
 ];
 

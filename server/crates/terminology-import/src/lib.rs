@@ -21,6 +21,7 @@
 //! | `icd10cm` | ICD-10-CM: order file and tabular list |
 //! | `claml` | classifications in ClaML |
 //! | `code_system_csv` | any code system as CSV or a spreadsheet, with headings |
+//! | `saved_index` | the index of a release that another server has built |
 //! | `release_header` | the description of a code system |
 //! | `release_reader` | the sources that the reader of a format works with |
 //! | `format` | the table of these formats |
@@ -48,6 +49,7 @@ mod release_set;
 mod release_source;
 mod rf2;
 mod rxnorm;
+mod saved_index;
 mod stated_release;
 pub mod syndication;
 mod table_reader;

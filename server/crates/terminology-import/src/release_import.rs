@@ -3,7 +3,7 @@
 use terminology::CodeSystemIndex;
 
 use crate::error::ImportError;
-use crate::format;
+use crate::format::{self, ReadRelease};
 use crate::progress::{ProgressMeter, ReleaseProgress};
 use crate::release_reader::ReleaseReader;
 use crate::release_source::ReleaseSource;
@@ -35,8 +35,12 @@ pub(crate) fn read_release<'m>(
         return Err(ImportError::in_file(&name, format_args!("its format is {}; {options}", format.name)));
     }
     let mut reader = ReleaseReader { source, dependencies, stated };
-    let builder = (format.read)(&mut reader)?;
-    let index = builder.finish().map_err(|why| ImportError::in_file(&name, why))?;
+    let index = match format.read {
+        ReadRelease::Build(read) => {
+            read(&mut reader)?.finish().map_err(|why| ImportError::in_file(&name, why))?
+        }
+        ReadRelease::Load(read) => read(&mut reader)?,
+    };
     if let Some(cycle) = index.cycle() {
         let why = format!("the hierarchy has a cycle: {}", cycle.join(" > "));
         return Err(ImportError::in_file(&name, why));

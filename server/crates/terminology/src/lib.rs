@@ -53,7 +53,7 @@ pub use self::model::filter_fault::FilterFault;
 pub use catalog::{
     ConceptModelMode, PreferredVersions, ResourceProblem, TerminologyChange, pins_version, resource_faults,
 };
-pub use code_system::{CodeSystemIndex, Subsumption};
+pub use code_system::{CodeSystemIndex, IndexDescription, Subsumption};
 pub use interface::operations::{OperationMethods, OperationRow};
 pub use interface::{
     OperationInput, OperationLevel, ParsedParameters, ReceivedFault, ReceivedParameters,

@@ -16,6 +16,7 @@ mod recording;
 pub mod resource;
 pub mod search;
 mod search_result;
+pub mod syndication;
 
 use bytes::Bytes;
 use fhir::IssueCode;

@@ -2,7 +2,11 @@
 
 use std::cmp::Ordering;
 
-use trefoil_terminology_import::syndication::{FeedEntry, newest_of_each, read_feed, version_order};
+use proptest::prelude::*;
+use trefoil_terminology_import::syndication::{
+    FeedEntry, FeedFile, INDEX_CATEGORY, PublishedEntry, PublishedFeed, newest_of_each, read_feed,
+    version_order,
+};
 
 const FEED: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 <feed xmlns="http://www.w3.org/2005/Atom" xmlns:ncts="http://ns.electronichealth.net.au/ncts/syndication/asf/extensions/1.0.0" xmlns:sct="http://snomed.info/syndication/sct-extension/1.0.0">
@@ -108,4 +112,35 @@ fn a_fault_of_a_feed_names_the_line() {
         "<feed>\n<entry><title>A</title></entry></feed>",
         "feed:2: the entry 'A' has no contentItemIdentifier or no contentItemVersion",
     );
+}
+
+/// A text without blanks at its ends, which a reader removes, with the characters that XML escapes.
+fn text() -> impl Strategy<Value = String> {
+    "[a-zé<>&\"'|:/?#]{1,12}( [a-z<&]{1,5})?"
+}
+
+proptest! {
+    #[test]
+    fn a_feed_that_was_written_is_read_unchanged(
+        items in prop::collection::vec((text(), text(), text(), text(), prop::option::of(0..=u64::MAX)), 0..5)
+    ) {
+        let entry = |(title, identifier, version, href, length): (String, String, String, String, Option<u64>)| {
+            let file = FeedFile { href, length, sha256: Some("00ff".repeat(16)), md5: None };
+            FeedEntry {
+                title, identifier, version, category: INDEX_CATEGORY.to_owned(), file: Some(file), dependencies: Vec::new(),
+            }
+        };
+        let entries: Vec<FeedEntry> = items.into_iter().map(entry).collect();
+        let published = |entry: &FeedEntry| PublishedEntry {
+            entry: entry.clone(), updated: "2026-03-01T00:00:00Z".to_owned(),
+        };
+        let feed = PublishedFeed {
+            url: "https://garden.example/feed?a=b&c=d".to_owned(),
+            title: "Releases of <Garden>".to_owned(),
+            author: "Garden".to_owned(),
+            updated: "2026-03-01T00:00:00Z".to_owned(),
+            entries: entries.iter().map(published).collect(),
+        };
+        prop_assert_eq!(read_feed(feed.to_xml().unwrap()).unwrap(), entries);
+    }
 }

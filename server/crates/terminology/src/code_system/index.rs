@@ -17,6 +17,30 @@ use crate::model::resource_json::{ContentMode, HierarchyMeaning, ResourceHeader}
 const MODULE_DEPENDENCY: &str = "900000000000534007";
 const CORE_MODULE: &str = "900000000000207008";
 
+/// The code system of a saved index, read without its concepts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexDescription {
+    /// Canonical URL.
+    pub url: String,
+    /// Version.
+    pub version: Option<String>,
+    /// Title or name of the code system.
+    pub title: Option<String>,
+}
+
+impl IndexDescription {
+    /// Reads the beginning of a file that [`CodeSystemIndex::save`] wrote.
+    ///
+    /// # Errors
+    /// Returns [`io::Error`] if the file cannot be read, of the kind `InvalidData` if it is not an index, or
+    /// has another format or byte order.
+    pub fn read(file: impl io::Read) -> io::Result<Self> {
+        let header = CodeSystem::read_header(&mut IndexReader::begin(file)?)?;
+        let title = header.title.or(header.name);
+        Ok(Self { url: header.url.unwrap_or_default(), version: header.version, title })
+    }
+}
+
 /// The index of one code system version. Clones share the content.
 #[derive(Debug, Clone)]
 pub struct CodeSystemIndex(pub(crate) Arc<CodeSystem>);

@@ -48,7 +48,7 @@ use self::descendant_cache::DescendantCache;
 use self::designation_columns::DesignationColumns;
 use self::hierarchy::ConceptHierarchy;
 pub(crate) use self::identifier_columns::IdentifierColumns;
-pub use self::index::CodeSystemIndex;
+pub use self::index::{CodeSystemIndex, IndexDescription};
 use self::member_columns::MemberColumns;
 use self::preferred_terms::PreferredTerms;
 use self::property_role::PropertyRole;
@@ -173,9 +173,7 @@ impl CodeSystem {
     /// or has another format or byte order.
     pub(crate) fn read(input: impl io::Read) -> io::Result<Self> {
         let mut player = IndexReader::begin(input)?;
-        let mut header = String::new();
-        header.load(&mut player)?;
-        let mut system = Self::from_header(&serde_json::from_str(&header)?);
+        let mut system = Self::from_header(&Self::read_header(&mut player)?);
         system.load(&mut player)?;
         system.is_updated = player.format != FORMAT;
         player.end()?;
@@ -189,6 +187,13 @@ impl CodeSystem {
             system.words = WordIndex::build(&system).map_err(io::Error::other)?;
         }
         Ok(system)
+    }
+
+    /// Loads the first column, the description of the code system.
+    fn read_header(player: &mut IndexReader<impl io::Read>) -> io::Result<ResourceHeader> {
+        let mut header = String::new();
+        header.load(player)?;
+        Ok(serde_json::from_str(&header)?)
     }
 
     /// The number of this code system among all in this process.

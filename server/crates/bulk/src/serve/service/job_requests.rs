@@ -1,10 +1,14 @@
 //! Requests for the status and the files of a job.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use store::{Ledger as _, StoreError};
 
 use super::Bulk;
+use crate::files::file_source::FileSource;
+use crate::files::file_stream::FileStream;
 use crate::job::file_list;
 use crate::job::{self, Job, JobRequestError, JobState, JobStatus, OutputFile, decode};
 use crate::request::kick_off::TypeAccess;
@@ -118,6 +122,15 @@ impl Bulk {
     ) -> Result<ExportFile, FileError> {
         let (job, _) = self.job(id, client_id, now).await?;
         self.listed(&job, name, now).await
+    }
+
+    /// A stream of a range of a file that belongs to no export, within the limits of all downloads.
+    ///
+    /// # Errors
+    /// Returns [`FileError::Busy`] if too many downloads are open.
+    pub fn stream_file(&self, file: std::fs::File, range: Range<u64>) -> Result<FileStream, FileError> {
+        let permit = self.worker.files.admit_download().ok_or(FileError::Busy)?;
+        Ok(FileStream::new(FileSource::Disk(file), range, permit))
     }
 
     /// An output file for a signed URL, without a token.

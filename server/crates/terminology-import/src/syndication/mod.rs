@@ -1,18 +1,23 @@
 //! Atom feeds of releases, as national release centres publish them (NCTS Atom Syndication Format 1.0, with
 //! the extension of SNOMED International for dependencies).
 
+mod write;
+
 use std::cmp::Ordering;
 
 use quick_xml::events::BytesStart;
 
+pub use self::write::{PublishedEntry, PublishedFeed};
 use crate::error::ImportError;
 use crate::release_source::ReleaseSource;
 use crate::xml_events::{XmlEvent, attribute, for_each_event, in_one_line};
 
+/// Category of the index of a release that a server of this program publishes.
+pub const INDEX_CATEGORY: &str = "TREFOIL_INDEX";
 /// Name of the feed in errors.
 const FEED: &str = "feed";
 /// The categories that can be imported, with the end of the names of their files.
-const SUPPORTED: [(&str, &str); 8] = [
+const SUPPORTED: [(&str, &str); 9] = [
     ("SCT_RF2_SNAPSHOT", "zip"),
     ("SCT_RF2_ALL", "zip"),
     ("LOINC", "zip"),
@@ -21,6 +26,7 @@ const SUPPORTED: [(&str, &str); 8] = [
     ("FHIR_ConceptMap", "json"),
     ("FHIR_Bundle", "json"),
     ("FHIR_Package", "tgz"),
+    (INDEX_CATEGORY, "index"),
 ];
 
 /// An entry of a feed: one version of one item.
