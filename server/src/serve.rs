@@ -90,11 +90,10 @@ async fn run_with_data(flags: &ServeFlags) -> ExitCode {
         }
     }
     let mut config = config;
-    let mut went_back = false;
     loop {
-        let listen = match Box::pin(serve(config, flags, went_back)).await {
+        let listen = match Box::pin(serve(config, flags)).await {
             Ok(ServeEnd::Stopped) => return ExitCode::SUCCESS,
-            Ok(ServeEnd::DatabaseWentBack { listen }) => listen,
+            Ok(ServeEnd::DatabaseAccepted { listen }) => listen,
             Err(error) => {
                 eprintln!("error: {error:#}");
                 return exit_code(&error);
@@ -103,7 +102,6 @@ async fn run_with_data(flags: &ServeFlags) -> ExitCode {
         // Nothing that this process knows of the database holds any more, so that all services are opened
         // again.
         tracing::warn!("the services start again");
-        went_back = true;
         config = match Config::load(flags) {
             Ok(config) => Config { listen, ..config },
             Err(error) => {
@@ -117,19 +115,20 @@ async fn run_with_data(flags: &ServeFlags) -> ExitCode {
 /// Why [`serve`] ended.
 enum ServeEnd {
     Stopped,
-    /// The database went back in time.
-    DatabaseWentBack {
+    /// The operator has accepted a database that went back in time.
+    DatabaseAccepted {
         /// The address that was listened on.
         listen: SocketAddr,
     },
 }
 
-/// Opens the store. Waits for a database that cannot be reached yet, because it may start at the same time.
-async fn open_store(config: &Config) -> Result<Store> {
+/// Waits for a database that cannot be reached yet, because it may start at the same time, and for one that
+/// lacks something which this node knows.
+async fn wait_for_database<T>(attempt: impl AsyncFn() -> Result<T, StoreError>) -> Result<T> {
     let started = Instant::now();
     let mut logged: Option<Instant> = None;
     loop {
-        match config.engine.open(&config.data).await {
+        match attempt().await {
             Err(StoreError::Unavailable { reason }) => {
                 if logged.is_none_or(|logged| logged.elapsed() >= WAIT_LOG_INTERVAL) {
                     let waited_s = started.elapsed().as_secs();
@@ -138,7 +137,7 @@ async fn open_store(config: &Config) -> Result<Store> {
                 }
                 tokio::time::sleep(WAIT_PAUSE).await;
             }
-            opened => return Ok(opened?),
+            ended => return Ok(ended?),
         }
     }
 }
@@ -162,7 +161,7 @@ fn listen_failure(listen: SocketAddr, error: &io::Error) -> String {
     format!("failed to listen on {listen}: {remedy}")
 }
 
-async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<ServeEnd> {
+async fn serve(config: Config, flags: &ServeFlags) -> Result<ServeEnd> {
     // One cryptography library for all of TLS; a second server in the same process finds it installed.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let budget = descriptors::descriptor_budget();
@@ -194,13 +193,15 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
         None => Some(tls::load_tls(config.certificate.as_ref(), &config.data, clock.now())?),
     };
     let is_new = config.engine == StoreEngine::File && !has_store(&config.data);
-    let store = open_store(&config).await?;
+    let store = wait_for_database(async || config.engine.open(&config.data).await).await?;
     if flags.use_moved_store {
         backup::reuse_moved(&store, clock.now()).await?;
     }
     check_usable(&store, clock.now()).await?;
+    let memory = config.data.join("node.json");
+    // The folder is not locked before, so that the operator can accept the database meanwhile.
+    let announcement = wait_for_database(async || store.announce(&base_url, &memory).await).await?;
     let _lock = store.is_shared().then(|| lock_data_folder(&config.data)).transpose()?;
-    let announcement = store.announce(&base_url, &config.data.join("node.json")).await?;
     if let Some(earlier) = &announcement.earlier_base_url {
         tracing::warn!(
             earlier,
@@ -214,15 +215,9 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
     let timers = ConnectionTimers { idle: config.idle_timeout, ..ConnectionTimers::default() };
     let (is_demo, grace, data) = (config.demo, config.shutdown_grace, config.data.clone());
     let app = Box::pin(open_node(config, flags, base_url.clone(), store, clock.into())).await?;
-    if went_back || announcement.went_back {
-        let now = app.clock.now();
-        if app.identity.end_all_before(now).await? {
-            tracing::warn!(
-                "all sessions, codes and tokens of before have ended, because the database went back in time"
-            );
-        }
-        // Access tokens of this second are refused, also if another node has ended the earlier ones.
-        until_next_second(now).await;
+    if announcement.is_newly_accepted {
+        // Access tokens of the second of the decision are refused.
+        until_next_second(app.clock.now()).await;
     }
     socket::listen_for_commands(app.clone())?;
     let (phase, phases) = watch::channel(ServingPhase::Serving);
@@ -279,7 +274,7 @@ async fn serve(config: Config, flags: &ServeFlags, went_back: bool) -> Result<Se
         () = ephemeral::parent_ended() => ServeEnd::Stopped,
         () = app.drain.completed() => ServeEnd::Stopped,
         () = app.store.moved() => ServeEnd::Stopped,
-        () = app.store.went_back() => ServeEnd::DatabaseWentBack { listen },
+        () = app.store.accepted() => ServeEnd::DatabaseAccepted { listen },
     };
     let is_stopped = matches!(end, ServeEnd::Stopped);
     tracing::info!("stopping");

@@ -5,16 +5,14 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use backup::manifest::Manifest;
-use backup::{BackupError, RestoreReport, RestoreSelection, verify};
+use backup::{RestoreReport, RestoreSelection, verify};
 use bulk::serve::archive::fail_open_jobs;
-use identity::storage::encryption::SecretEncryption;
-use identity::{Dependencies, Identity};
 use jiff::Timestamp;
 use serde_json::json;
-use store::Store;
 use tokio_util::sync::CancellationToken;
 
 use crate::administration::Console;
+use crate::administration::accept_restored::end_sessions;
 use crate::administration::all_commands::AdminCommand;
 use crate::administration::arguments::DataArgs;
 use crate::administration::backups::progress_text;
@@ -23,7 +21,7 @@ use crate::administration::copy::{
 };
 use crate::administration::events::{CommandEvent, EventSink};
 use crate::administration::socket::{send_command, wait_for_end};
-use crate::clock::{Clock, until_next_second};
+use crate::clock::Clock;
 use crate::config::{Config, ServeFlags, exit_code};
 use crate::node::backups::BackupSources;
 use crate::node::data_folder::require_store;
@@ -141,9 +139,10 @@ async fn restore(args: RestoreArgs, console: &Console) -> Result<()> {
     let mut ended = 0;
     // Before the store can be opened: a spent code or a revoked token must not be valid for a moment.
     let finish = async || {
+        let now = clock.now();
+        bulk::record_restore(&store, store.last_time().await?.unwrap_or_default(), now).await?;
         if !args.keep_sessions {
-            let ended = end_sessions(config.encryption, store.clone(), &clock).await;
-            ended.map_err(|error| BackupError::Refused(format!("{error:#}")))?;
+            end_sessions(store.clone(), &clock).await?;
         }
         ended = fail_open_jobs(&store, EXPORT_ENDED, FAILURE_SHOWN, clock.now()).await?;
         Ok(())
@@ -160,17 +159,6 @@ async fn restore(args: RestoreArgs, console: &Console) -> Result<()> {
 }
 
 /// Opens the store that is filled, and reserves the data folder of a node on a database.
-/// Ends all sessions, codes and tokens that were issued before now.
-async fn end_sessions(encryption: SecretEncryption, store: Store, clock: &Clock) -> Result<()> {
-    let dependencies = Dependencies { encryption, ..Dependencies::default() };
-    let (random, now) = (clock.random.clone(), clock.now());
-    let identity = Identity::open_with(store, random, dependencies, "https://localhost", true, now);
-    identity.await.context("failed to open the identity records")?.end_all_before(now).await?;
-    // Access tokens of this second are refused, and the next server must be able to issue some.
-    until_next_second(now).await;
-    Ok(())
-}
-
 fn list_line(backup: &Manifest) -> String {
     format!(
         "{}  {:>10} versions  {:>8} records  {:>5} files  {}",

@@ -23,11 +23,13 @@
 //! | [`feed`] | feeds of releases |
 //! | [`export`] | export |
 //! | [`backups`] | backups |
+//! | [`accept_restored`] | a database that went back in time |
 //! | [`purge`] | erasure of a patient's record |
 //! | [`copy`] | moves to another store |
 //! | [`check`] | comparison of what is stored with what should be |
 //! | [`status`] | the state of the server |
 
+pub mod accept_restored;
 pub mod all_commands;
 pub mod arguments;
 pub mod backups;
@@ -195,6 +197,9 @@ async fn run_offline(
     };
     let clock = Clock::system();
     check_usable(&store, clock.now()).await?;
+    if !matches!(command, AdminCommand::StoreAccept(_)) {
+        store.check_known(&data.join("node.json")).await?;
+    }
     if creates_store {
         record_new_store(&store, clock.now()).await?;
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use store::DatabaseUrl;
+use store::{DatabasePassword, DatabaseUrl};
 
 use super::declared::DeclaredClient;
 use super::network::{PlainHttp, TrustedProxies};
@@ -29,8 +29,10 @@ pub(super) fn store_engine(
         return Err(source.value_error(store.engine.span(), "engine", why));
     }
     let name = flag.unwrap_or(store.engine.as_ref());
-    let password = source.read_secret("password_file", store.password_file.as_ref(), None)?;
-    StoreEngine::named(name, store.migrate, password)
+    // Reports a file that cannot be read with its line.
+    source.read_secret("password_file", store.password_file.as_ref(), None)?;
+    let file = store.password_file.as_ref().map(|file| source.resolve_path(file.as_ref()));
+    StoreEngine::named(name, store.migrate, file.map(DatabasePassword::File))
 }
 
 /// Checks that plain HTTP and a demo project are served on a loopback address only.

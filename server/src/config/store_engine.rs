@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use store::{DatabaseLimits, DatabaseUrl, Store, StoreError};
+use store::{DatabaseLimits, DatabasePassword, DatabaseUrl, Store, StoreError};
 
 use super::environment;
 use super::source::ConfigError;
@@ -25,17 +25,21 @@ pub enum StoreEngine {
 
 impl StoreEngine {
     /// The engine with this name or URL.
-    pub(super) fn named(name: &str, migrate: bool, password: Option<String>) -> Result<Self, ConfigError> {
+    pub(super) fn named(
+        name: &str,
+        migrate: bool,
+        password: Option<DatabasePassword>,
+    ) -> Result<Self, ConfigError> {
         match name {
             "file" => Ok(Self::File),
             "memory" => Ok(Self::Memory),
             url if DatabaseUrl::is_url(url) => {
-                let url = DatabaseUrl::new(url, password.or_else(environment::database_password));
-                let url = match environment::database_password_file() {
-                    Some(file) => url.with_password_file(Path::new(&file)),
-                    None => Ok(url),
+                let variable = || environment::database_password().map(DatabasePassword::Text);
+                let file = || {
+                    let file = environment::database_password_file();
+                    file.map(|file| DatabasePassword::PasswordFile(file.into()))
                 };
-                let url = url.map_err(|error| ConfigError::Setting(format!("[store] engine: {error}")))?;
+                let url = DatabaseUrl::new(url, password.or_else(variable).or_else(file));
                 url.check().map_err(|error| ConfigError::Setting(format!("[store] engine: {error}")))?;
                 Ok(Self::Postgres { url, migrate })
             }

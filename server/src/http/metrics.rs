@@ -240,9 +240,17 @@ fn store_gauges(app: &App) -> Vec<Gauge> {
             vec![("used", used), ("idle", database.idle as f64), ("awaited", database.waiting as f64)];
         labelled("trefoil_database_connections", "Connections to the database", "state", states)
     });
+    let refused = connections.is_some().then(|| {
+        let refused = f64::from(u8::from(app.store.refusal().is_some()));
+        gauge(
+            "trefoil_database_refused",
+            "1 while the database lacks something that this node knows",
+            refused,
+        )
+    });
     let heard = app.store.heard_seq().0 as f64;
     let heard = gauge("trefoil_store_heard_sequence", "Last commit that this node has heard of", heard);
-    files.into_iter().chain(connections).chain([heard]).collect()
+    files.into_iter().chain(connections).chain(refused).chain([heard]).collect()
 }
 
 /// Counters without labels. Their names get the ending `_total`.

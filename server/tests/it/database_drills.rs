@@ -17,14 +17,14 @@ use crate::sign_in::location;
 use crate::support::Server;
 
 /// Opens a connection to a database.
-async fn connect(url: &str) -> Client {
+pub async fn connect(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
     client
 }
 
 /// A token that permits to read and write Groups.
-async fn writer(node: &Server, base: &str) -> String {
+pub async fn writer(node: &Server, base: &str) -> String {
     let form = [("grant_type", "client_credentials"), ("scope", "system/Group.cud system/Group.rs")];
     let assertion = backend_assertion(&node.demo_json(), base);
     let answer = post_as_backend(node, "/oauth2/token", &assertion, &form).await;
@@ -32,13 +32,13 @@ async fn writer(node: &Server, base: &str) -> String {
     answer["access_token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
 }
 
-async fn put_group(node: &Server, token: &str, id: &str, name: &str) -> StatusCode {
+pub async fn put_group(node: &Server, token: &str, id: &str, name: &str) -> StatusCode {
     let group = json!({ "resourceType": "Group", "id": id, "type": "person", "actual": true, "name": name });
     let request = node.client().put(format!("{}/Group/{id}", node.fhir())).bearer_auth(token);
     request.json(&group).send().await.unwrap().status()
 }
 
-async fn read_group(node: &Server, token: &str, id: &str) -> StatusCode {
+pub async fn read_group(node: &Server, token: &str, id: &str) -> StatusCode {
     let url = format!("{}/Group/{id}", node.fhir());
     let answer = node.client().get(url).bearer_auth(token).send().await;
     // While the services start again, nothing listens.
@@ -46,7 +46,7 @@ async fn read_group(node: &Server, token: &str, id: &str) -> StatusCode {
 }
 
 /// Readiness of a node. While its services start again, nothing listens, which counts as not ready.
-async fn readiness(node: &Server) -> StatusCode {
+pub async fn readiness(node: &Server) -> StatusCode {
     let answer = node.client().get(format!("{}/health/ready", node.base())).send().await;
     answer.map_or(StatusCode::SERVICE_UNAVAILABLE, |answer| answer.status())
 }
@@ -134,7 +134,7 @@ async fn close_database(admin: &Client, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_former_primary_that_returns_ends_what_was_issued_since() {
+async fn a_database_without_later_writes_is_refused_until_it_is_accepted() {
     let Some(database) = TestDatabase::shared() else { return };
     let url = database.create().unwrap();
     let name = url.rsplit('/').next().unwrap().split('?').next().unwrap();
@@ -180,12 +180,16 @@ async fn a_former_primary_that_returns_ends_what_was_issued_since() {
     rename(name, &standby).await;
     rename(&former, name).await;
     for node in &nodes {
-        until("a token of the new primary", StatusCode::UNAUTHORIZED, async || {
-            read_group(node, &later, "kept").await
-        })
-        .await;
-        until("the former primary", StatusCode::OK, async || readiness(node).await).await;
-        assert_eq!(read_group(node, &token, "kept").await, StatusCode::UNAUTHORIZED);
+        until("the refusal", StatusCode::SERVICE_UNAVAILABLE, async || readiness(node).await).await;
+        assert_eq!(put_group(node, &token, "refused", "x").await, StatusCode::SERVICE_UNAVAILABLE);
+    }
+    let accepted = nodes[0].trefoil(&["store", "accept-restored", "--yes"]);
+    assert!(accepted.status.success(), "{accepted:?}");
+    for node in &nodes {
+        until("the accepted database", StatusCode::OK, async || readiness(node).await).await;
+        for token in [&token, &later] {
+            assert_eq!(read_group(node, token, "kept").await, StatusCode::UNAUTHORIZED);
+        }
     }
     let token = writer(&nodes[0], &base).await;
     for node in &nodes {

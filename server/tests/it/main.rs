@@ -29,6 +29,7 @@ mod drills;
 mod driver;
 mod erasure;
 mod exports;
+mod failover;
 mod feeds;
 mod full_disk;
 mod golden;

@@ -36,6 +36,7 @@ pub use files::file_stream::FileStream;
 pub use files::format::Format;
 pub use group::{CurrentMembers, GroupError};
 pub use job::{JobRequestError, JobStatus};
+pub use plan::restores::record_restore;
 pub use request::kick_off::{ExportLevel, KickOff, KickOffError, KickOffMethod, TypeAccess};
 pub use request::parameter_table::{ExportParameter, ExportParameterRow};
 pub use request::parameters::{MAX_PATIENTS, MAX_TYPE_FILTERS};

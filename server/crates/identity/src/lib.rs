@@ -26,6 +26,7 @@ mod encoding;
 mod jose;
 mod ledger_keys;
 pub use ledger_keys::ENDED_BY_RESTORE;
+pub use tokens::revocation::end_all_before;
 pub mod lifetimes;
 pub mod model;
 pub mod params;
@@ -169,15 +170,6 @@ impl Identity {
         // Without the new keys, no cache may be used either.
         ledger.confirm(read);
         Ok(())
-    }
-
-    /// Ends all sessions, codes, refresh tokens and access tokens of before, because the database went back
-    /// in time. Only the first node that notices it does so. Returns whether this node has.
-    ///
-    /// # Errors
-    /// Returns [`StoreError`](store::StoreError) if the record cannot be written.
-    pub async fn end_all_before(&self, now: Timestamp) -> Result<bool, store::StoreError> {
-        self.sessions.revocations.end_all_before(now).await
     }
 
     /// Opens the services without encryption at rest, key set fetching and audit log, for tests and tools.

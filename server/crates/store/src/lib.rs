@@ -74,7 +74,9 @@ pub use erasure::{Compaction, Erasure, ErasureRecord};
 pub use error::StoreError;
 pub use file::{FileOptions, FolderFormat};
 pub use ports::{Ledger, Versions};
-pub use postgres::{Announcement, DatabaseLimits, DatabaseUrl, NodePresence, TablesVersion};
+pub use postgres::{
+    Announcement, DatabaseLimits, DatabasePassword, DatabaseUrl, NodePresence, TablesVersion,
+};
 pub use reassignment::Reassignment;
 pub use store::{Store, WriteGate};
 pub use transfer::{LedgerEntry, ReplayPart, ReplayedVersion, StoreMoment};

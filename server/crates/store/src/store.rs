@@ -180,7 +180,7 @@ impl Store {
     pub async fn announce(&self, base_url: &str, file: &Path) -> Result<Announcement, StoreError> {
         match &self.engine {
             StoreEngine::Postgres(database) => database.announce(base_url, file).await,
-            _ => Ok(Announcement { went_back: false, earlier_base_url: None }),
+            _ => Ok(Announcement { is_newly_accepted: false, earlier_base_url: None }),
         }
     }
 
@@ -216,12 +216,58 @@ impl Store {
         }
     }
 
-    /// Completes when the database went back in time, and never for other stores. All requests fail from then
-    /// on.
-    pub async fn went_back(&self) {
+    /// Completes when the operator has accepted a database that went back in time, and never for other
+    /// stores. All requests fail from then on.
+    pub async fn accepted(&self) {
         match &self.engine {
-            StoreEngine::Postgres(database) => database.went_back().await,
+            StoreEngine::Postgres(database) => database.accepted().await,
             _ => std::future::pending().await,
+        }
+    }
+
+    /// Why the database is refused: it lacks something that this node knows. `None` if it is used.
+    pub fn refusal(&self) -> Option<String> {
+        match &self.engine {
+            StoreEngine::Postgres(database) => database.refusal(),
+            _ => None,
+        }
+    }
+
+    /// Opens the database again as a node sees it that knows nothing of it, so that it is not refused. `None`
+    /// if the store is not a database.
+    ///
+    /// # Errors
+    /// See [`PostgresEngine::open`].
+    pub async fn unannounced(&self) -> Result<Option<Self>, StoreError> {
+        match &self.engine {
+            StoreEngine::Postgres(database) => {
+                Ok(Some(Self::over(StoreEngine::Postgres(database.unannounced().await?))))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Checks that a database has what a node knows that does not run now. `memory` is the file of
+    /// [`Store::announce`].
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Unavailable`] if the database cannot be reached, or lacks something.
+    pub async fn check_known(&self, memory: &Path) -> Result<(), StoreError> {
+        match &self.engine {
+            StoreEngine::Postgres(database) => database.check_known(memory).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Records the decision of the operator that a database is used from now on, although nodes know that it
+    /// lacks something. `memory` is the file of [`Store::announce`] on this machine, if there is one.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Unavailable`] if the database cannot be reached.
+    pub async fn accept(&self, memory: &Path) -> Result<(), StoreError> {
+        match &self.engine {
+            StoreEngine::Postgres(database) => database.accept(memory).await,
+            _ => Ok(()),
         }
     }
 

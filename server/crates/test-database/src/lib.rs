@@ -98,6 +98,18 @@ impl TestDatabase {
     /// # Errors
     /// An error if PostgreSQL is not installed or does not start.
     pub fn start_with(durability: Durability, variables: &[(&str, &str)]) -> io::Result<Self> {
+        Self::launch(durability, variables, None)
+    }
+
+    /// Starts a standby of another server, which follows its writes.
+    ///
+    /// # Errors
+    /// An error if the content of the primary cannot be copied, or the standby does not start.
+    pub fn standby_of(primary: &Self) -> io::Result<Self> {
+        Self::launch(Durability::Fast, &[], Some(primary.port))
+    }
+
+    fn launch(durability: Durability, variables: &[(&str, &str)], primary: Option<u16>) -> io::Result<Self> {
         let bin = programs().ok_or_else(|| {
             io::Error::other(format!(
                 "PostgreSQL is not installed (Debian: postgresql; or set {BIN_VARIABLE})"
@@ -108,6 +120,7 @@ impl TestDatabase {
         let mut command = Command::new("sh");
         command.arg("-c").arg(include_str!("private_postgres.sh")).arg("sh");
         command.arg(&bin).arg(port.to_string()).arg(fsync).arg(pooled.to_string());
+        command.args(primary.map(|port| port.to_string()));
         command.envs(variables.iter().copied());
         // The folder of the tests may not be readable by the other user.
         command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -246,6 +259,31 @@ impl TestDatabase {
     /// An error if the server does not start.
     pub fn restart(&self) -> io::Result<()> {
         self.tell("start", "ready")
+    }
+
+    /// Makes a standby accept writes, as a failover does. It no longer follows its primary.
+    ///
+    /// # Errors
+    /// An error if the server is not a standby.
+    pub fn promote(&self) -> io::Result<()> {
+        self.tell("promote", "promoted")
+    }
+
+    /// Makes a stopped standby a primary from its next start on, without a new timeline: a second server that
+    /// claims to be the same one.
+    ///
+    /// # Errors
+    /// An error if the script does not answer.
+    pub fn forget_primary(&self) -> io::Result<()> {
+        self.tell("forget primary", "forgotten")
+    }
+
+    /// Adds a line to the settings, which holds from the next start on.
+    ///
+    /// # Errors
+    /// An error if the script does not answer.
+    pub fn set(&self, line: &str) -> io::Result<()> {
+        self.tell(&format!("set {line}"), "set")
     }
 
     fn tell(&self, command: &str, answer: &str) -> io::Result<()> {

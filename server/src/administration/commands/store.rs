@@ -19,7 +19,7 @@ use crate::administration::events::{CommandEvent, EventSink};
 use crate::administration::feed::{DownloadFolder, FeedOptions, fetch_items};
 use crate::administration::import::run_import;
 use crate::administration::package_cache::resolve_packages;
-use crate::administration::{backups, check, export, purge};
+use crate::administration::{accept_restored, backups, check, export, purge};
 use crate::config::backup::is_bucket;
 
 /// Completes the assignment of stored resources to Patients, on which exports and erasures depend. A
@@ -282,5 +282,27 @@ impl Command for Check {
 
     async fn run(self, call: &Call<'_>, events: EventSink<'_>) -> Result<Answer, CommandError> {
         Ok(Answer::Told(check::run_check(call.services, events).await?))
+    }
+}
+
+/// Use a database that went back in time, as after a restore or a failover that lost writes.
+///
+/// Nodes refuse a database that lacks writes which they know. This command ends all sessions, codes, refresh
+/// tokens and access tokens of before, refuses _since of the lost time, and lists what the store cannot know.
+/// Run it once, on one node, when the database runs that is to be used.
+#[derive(Debug, Args, Serialize, Deserialize)]
+#[command(after_help = "Example:\n  trefoil store accept-restored --data ./node-1")]
+pub struct AcceptRestored {}
+
+impl Command for AcceptRestored {
+    const DOORS: Doors = Doors::COMMAND_LINE;
+
+    fn question(&self) -> Option<String> {
+        Some("Use the database as it is now? What it lacks is lost, and all users sign in again.".to_owned())
+    }
+
+    async fn run(self, call: &Call<'_>, events: EventSink<'_>) -> Result<Answer, CommandError> {
+        accept_restored::accept_restored(call.services, events).await?;
+        Ok(Answer::Told(0))
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::StatusCode;
-use store::{Ledger as _, StoreError};
+use store::{Ledger as _, Store, StoreError};
 
 use crate::http::extract::RequestContext;
 use crate::http::problem::Problem;
@@ -44,20 +44,23 @@ pub async fn is_ready(context: &RequestContext) -> Result<Response, Problem> {
 /// The part of the server that fails, without writing anything.
 pub(super) async fn find_trouble(context: &RequestContext) -> Option<String> {
     match context.app.store.get("health", context.now).await {
-        Err(error) => Some(describe_fault(&error)),
+        Err(error) => Some(describe_fault(&context.app.store, &error)),
         Ok(_) => match tokio::time::timeout(STORE_TIMEOUT, context.app.store.check_writable()).await {
             Err(_) => Some("the store has not answered for 5 seconds".to_owned()),
-            Ok(Err(error)) => Some(describe_fault(&error)),
+            Ok(Err(error)) => Some(describe_fault(&context.app.store, &error)),
             Ok(Ok(())) => context.app.logs.audit.fault().map(str::to_owned),
         },
     }
 }
 
-fn describe_fault(error: &StoreError) -> String {
+fn describe_fault(store: &Store, error: &StoreError) -> String {
     tracing::warn!(%error, "not ready");
     match error {
         StoreError::ReadOnly { part, .. } => format!("the store cannot be written: {part}"),
-        StoreError::Unavailable { .. } => "the database is unavailable".to_owned(),
+        StoreError::Unavailable { .. } => match store.refusal() {
+            Some(reason) => format!("the database is not used: {reason}"),
+            None => "the database is unavailable".to_owned(),
+        },
         StoreError::Clock { ahead_s } => format!(
             "the store cannot be written: clock ({ahead_s} s ahead; correct it, run `trefoil clock accept`, or set [server] \
              clock_jump = \"accept\")"

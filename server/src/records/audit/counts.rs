@@ -88,6 +88,7 @@ fn name(entry: &AuditEntry) -> &'static str {
         AuditEntry::Download { .. } => "file-sent",
         AuditEntry::Import { .. } => "import",
         AuditEntry::ReleaseRemoved { .. } => "release-removed",
+        AuditEntry::StoreAccepted { .. } => "store-accepted",
         AuditEntry::Erased { .. } => "erased",
         AuditEntry::Rest(_) => "resource-access",
     }

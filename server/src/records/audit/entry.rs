@@ -60,6 +60,11 @@ pub enum AuditEntry {
         /// The release.
         id: String,
     },
+    /// A database that went back in time was accepted by the command line.
+    StoreAccepted {
+        /// Time of the last write that the store has.
+        moment: Timestamp,
+    },
     /// A resource was erased with all its versions by the command line, and a Patient with its compartment.
     Erased {
         /// The resource.

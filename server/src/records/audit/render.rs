@@ -240,6 +240,15 @@ pub(super) fn render(
             let removal = RenderedEvent::new(IMPORT, ours("release-removed", "Removal of a release"), "D");
             render_parts(removal.detail("release", id), caller, observer)
         }
+        AuditEntry::StoreAccepted { moment } => {
+            let kind = ours("store-accepted", "Acceptance of a restored store");
+            let moment = fhir::instant::format(*moment);
+            render_parts(
+                RenderedEvent::new(IMPORT, kind, "U").detail("writes-until", &moment),
+                caller,
+                observer,
+            )
+        }
         AuditEntry::Erased { resource, resources } => {
             let erasure = RenderedEvent::new(IMPORT, ours("erasure", "Erasure of a record"), "D");
             let erasure = erasure.about("resource", resource).detail("resources", &resources.to_string());
@@ -394,6 +403,7 @@ mod tests {
             AuditEntry::Download { job: text(), file: text() },
             AuditEntry::Import { stored: 3, paths: vec![text(), text()] },
             AuditEntry::ReleaseRemoved { id: text() },
+            AuditEntry::StoreAccepted { moment: Timestamp::UNIX_EPOCH },
             AuditEntry::Erased { resource: text(), resources: 4 },
         ]);
         entries

@@ -7,5 +7,6 @@ pub(crate) mod latest_provenance;
 pub(crate) mod listed_resources;
 pub(crate) mod member_provenance;
 pub(crate) mod membership;
+pub(crate) mod restores;
 pub(crate) mod scope_changes;
 pub(crate) mod supporting;

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use jiff::{SignedDuration, Timestamp};
-use store::{Expect, Ledger as _, StoreError};
+use jiff::Timestamp;
+use store::{Expect, Ledger as _, Store, StoreError};
 
 use crate::ledger_keys;
 use crate::storage::epoch_ledger::EpochLedger;
@@ -24,31 +24,19 @@ struct KnownRestore {
     time: Option<Timestamp>,
 }
 
-/// Time within which several nodes notice the same restore. Only the first of them ends what was issued
-/// before.
-const ONE_RESTORE: SignedDuration = SignedDuration::from_mins(1);
+/// Ends all sessions, codes, refresh tokens and access tokens of before in a restored store: it lacks
+/// revocations, and codes that were spent are live again. Servers that use the store must start again.
+///
+/// # Errors
+/// Returns [`StoreError`] if the record cannot be written.
+pub async fn end_all_before(store: Store, now: Timestamp) -> Result<(), StoreError> {
+    let write = records::put_record(ledger_keys::RESTORED.to_owned(), &now, None, Expect::Any);
+    EpochLedger::new(store).write(vec![write], now).await.map(drop)
+}
 
 impl RevocationList {
     pub(crate) fn new(ledger: Arc<EpochLedger>) -> Self {
         Self { ledger, restored: Arc::default() }
-    }
-
-    /// Ends all sessions, grants and tokens that were issued before `now`, because the database went back in
-    /// time: it lacks revocations, and codes that were spent are live again. Does nothing if another node has
-    /// done so for this restore.
-    pub(crate) async fn end_all_before(&self, now: Timestamp) -> Result<bool, StoreError> {
-        let stored = self.ledger.read_record::<Timestamp>(ledger_keys::RESTORED, now).await?;
-        if stored.as_ref().is_some_and(|stored| stored.value > now - ONE_RESTORE) {
-            return Ok(false);
-        }
-        let expect = stored.map_or(Expect::Absent, |stored| Expect::Revision(stored.revision));
-        let write = records::put_record(ledger_keys::RESTORED.to_owned(), &now, None, expect);
-        match self.ledger.write(vec![write], now).await {
-            Ok(_) => Ok(true),
-            // Another node was faster.
-            Err(StoreError::Conflict { .. }) => Ok(false),
-            Err(error) => Err(error),
-        }
     }
 
     /// The time before which nothing is valid, if the database was ever restored. It is read once in each

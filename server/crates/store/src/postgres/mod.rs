@@ -2,12 +2,15 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `connect` | pool, TLS, time limits, errors |
+//! | `database_url`, `tls`, `limits` | the URL, its password and certificates; time limits |
+//! | `connection`, `hosts` | one connection, and the choice among several hosts |
+//! | `connect` | the pool of connections |
 //! | `schema` | tables and migrations |
 //! | `rounds` | writer tasks: requests that are written together in one transaction |
 //! | `commits` | rounds of commits and snapshots: the commit-ordered sequence |
 //! | `records` | rounds of ledger writes |
-//! | `presence` | the node among others, and a database that went back in time |
+//! | `presence`, `seen_state` | the node among others, and a database that went back in time |
+//! | `acceptance` | the decision of the operator that such a database is used |
 //! | `transfer` | the whole content, for backups and copies |
 //! | `closed_row`, `closing` | a database whose content moves to another store |
 //! | `reassign` | other compartments of stored versions |
@@ -20,13 +23,18 @@
 //! Only SQL is used that CockroachDB and YugabyteDB document too: no advisory locks, triggers, cursors or
 //! `COPY`.
 
+mod acceptance;
 mod closed_row;
 mod closing;
 mod commits;
 mod connect;
+mod connection;
+mod database_url;
 mod erase;
 mod failure;
+mod hosts;
 mod last_erasure;
+mod limits;
 mod prefetched;
 mod presence;
 mod read;
@@ -34,6 +42,8 @@ mod reassign;
 mod records;
 mod rounds;
 mod schema;
+mod seen_state;
+mod tls;
 mod transfer;
 mod write_fault;
 
@@ -49,8 +59,9 @@ use tokio_postgres::types::Type;
 pub(crate) use self::closing::ClosedDatabase;
 use self::commits::{CommitRequest, CommitRounds};
 use self::connect::{Database, Parameter};
-pub use self::connect::{DatabaseLimits, DatabaseUrl};
+pub use self::database_url::{DatabasePassword, DatabaseUrl};
 use self::failure::unavailable;
+pub use self::limits::DatabaseLimits;
 use self::prefetched::{number, text};
 pub use self::presence::{Announcement, NodePresence};
 use self::read::{KindSpan, RowVersion, Walk};
@@ -126,6 +137,7 @@ impl PostgresEngine {
             database,
         };
         engine.last_seq().await?;
+        engine.database.connections().set_in_use();
         engine.follow();
         Ok(engine)
     }
@@ -167,9 +179,39 @@ impl PostgresEngine {
         self.database.depart().await;
     }
 
-    /// Completes when the database went back in time. All requests fail from then on.
-    pub async fn went_back(&self) {
-        self.database.presence.wait_until_back().await;
+    /// Completes when the operator has accepted a database that went back in time. All requests fail from
+    /// then on.
+    pub async fn accepted(&self) {
+        self.database.presence.wait_until_accepted().await;
+    }
+
+    /// Why the database is refused; `None` if it is used.
+    pub fn refusal(&self) -> Option<String> {
+        self.database.presence.refusal()
+    }
+
+    /// The same database as a node sees it that knows nothing of it, so that it is not refused.
+    ///
+    /// # Errors
+    /// See [`PostgresEngine::open`].
+    pub(crate) async fn unannounced(&self) -> Result<Self, StoreError> {
+        Self::open(self.database.connections().url(), self.database.limits).await
+    }
+
+    /// Checks that the database has what a node knows that does not run now.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Unavailable`] if the database cannot be reached, or lacks something.
+    pub(crate) async fn check_known(&self, memory: &Path) -> Result<(), StoreError> {
+        self.database.check_known(&self.id, memory).await
+    }
+
+    /// Records the decision of the operator that the database is used from now on.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Unavailable`] if the database cannot be reached.
+    pub(crate) async fn accept(&self, memory: &Path) -> Result<(), StoreError> {
+        self.database.accept(&self.id, memory).await
     }
 
     /// Closes the database (see [`crate::Store::close`]).
@@ -252,11 +294,9 @@ async fn keep_present(database: Weak<Database>) {
     loop {
         tokio::time::sleep(presence::BEAT).await;
         let Some(database) = database.upgrade() else { break };
+        database.follow_host().await;
         if let Err(error) = database.beat().await {
             tracing::debug!(%error, "the number of this node was not incremented");
-        }
-        if database.presence.check().is_err() {
-            break;
         }
     }
 }

@@ -4,29 +4,31 @@
 //! A database that was restored from a backup, or a former primary that was not fenced, lacks writes that it
 //! acknowledged: codes that were spent and tokens that were revoked would be valid again. Sequence numbers
 //! alone do not tell, because the database may have assigned the same numbers again. Each node therefore
-//! increments its number in the table `node` at most once a second, and remembers it with the last row of the
-//! table `change` that it has heard of, in memory and in a file of its data folder. A lower number, or
-//! another row, means that the database went back, unless an erasure has removed the row. New connections
-//! are checked before they are used.
+//! increments its number in the table `node` at most once a second, and remembers it (see
+//! [`super::seen_state`]). New connections are checked before they are used.
+//!
+//! A database that lacks something is refused: nothing is read or written, until a connection leads to one
+//! that has everything, or the operator accepts it.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
-use deadpool_postgres::Object;
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tokio::sync::{Mutex, Notify};
-use tokio::time::timeout;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
+use super::acceptance;
 use super::closed_row::HAS_MOVED;
 use super::connect::{Database, Parameter};
-use super::failure::{failure, too_late, unavailable};
-use super::last_erasure::was_erased;
+use super::connection::{Connection, PooledConnection};
+use super::failure::{failure, unavailable};
 use super::prefetched::time;
+use super::seen_state::{AcknowledgedRounds, Comparison, Evidence, SeenState};
 use crate::StoreError;
 
 pub(super) const BEAT: Duration = Duration::from_secs(1);
@@ -35,43 +37,11 @@ const SILENCE_S: u32 = 5;
 /// Number of increments between two writes of the file.
 const SAVED_BEATS: i64 = 5;
 
-/// A row of the table `change`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct ChangeRow {
-    seq: i64,
-    version: i64,
-    updated_ms: i64,
-    kind: Vec<u8>,
-    id: Vec<u8>,
-}
-
-impl ChangeRow {
-    fn read(row: &Row) -> Self {
-        Self {
-            seq: row.get(0),
-            version: row.get(1),
-            updated_ms: row.get(2),
-            kind: row.get(3),
-            id: row.get(4),
-        }
-    }
-}
-
-/// The state of the database that this node has seen last.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct SeenState {
-    store: String,
-    /// Id of this node in the table `node`.
-    node: String,
-    beat: i64,
-    change: Option<ChangeRow>,
-}
-
 /// Result of announcing a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announcement {
-    /// `true` if the database went back since this node has used it.
-    pub went_back: bool,
+    /// `true` if the operator has accepted the database since this node has used it.
+    pub is_newly_accepted: bool,
     /// Base URL of the node that was announced last, if it was another one.
     pub earlier_base_url: Option<String>,
 }
@@ -95,8 +65,14 @@ pub(super) struct Presence {
     /// `None` until the node is announced. Checks of several connections wait for each other.
     seen: Mutex<Option<(SeenState, PathBuf)>>,
     is_announced: AtomicBool,
-    /// Set when the database went back. Nothing is read or written from then on.
-    went_back: AtomicBool,
+    /// Set while the database is refused. Nothing is read or written meanwhile.
+    is_refused: AtomicBool,
+    /// Why it is refused.
+    refusal: StdMutex<String>,
+    /// The numbers of the last acknowledged rounds, by the id of the writer task.
+    rounds: StdMutex<HashMap<String, i64>>,
+    /// Set when the operator has accepted another state of the database.
+    is_accepted: AtomicBool,
     /// Set when the content is in another store.
     has_moved: AtomicBool,
     changed: Arc<Notify>,
@@ -104,20 +80,20 @@ pub(super) struct Presence {
 
 const ADD: &str =
     "INSERT INTO node (beat, base_url, is_running, seen_at) VALUES (0, $1, true, now()) RETURNING id::text";
-const INCREMENT: &str = "UPDATE node SET beat = beat + 1, seen_at = now(), is_running = true \
-                         WHERE id = $1::text::uuid AND beat >= $2 RETURNING beat";
-const CHANGE: &str = "SELECT seq, version, updated_ms, kind, id FROM change WHERE seq = $1";
-const LAST_CHANGE: &str = "SELECT seq, version, updated_ms, kind, id FROM change ORDER BY seq DESC LIMIT 1";
 
 impl Presence {
-    /// An error if the database went back.
+    /// An error while the database is refused.
     pub fn check(&self) -> Result<(), StoreError> {
-        match self.went_back.load(Ordering::Acquire) {
-            true => Err(unavailable(
-                "the database went back in time, as after a restore of a backup; this node starts again",
-            )),
-            false => Ok(()),
+        match self.refusal() {
+            None => Ok(()),
+            Some(reason) => Err(unavailable(&reason)),
         }
+    }
+
+    /// Why the database is refused.
+    pub fn refusal(&self) -> Option<String> {
+        let is_refused = self.is_refused.load(Ordering::Acquire);
+        is_refused.then(|| self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     /// Returns whether new connections must be checked.
@@ -125,9 +101,9 @@ impl Presence {
         self.is_announced.load(Ordering::Acquire)
     }
 
-    /// Completes when the database went back.
-    pub async fn wait_until_back(&self) {
-        self.wait_for(&self.went_back).await;
+    /// Completes when the operator has accepted another state of the database.
+    pub async fn wait_until_accepted(&self) {
+        self.wait_for(&self.is_accepted).await;
     }
 
     /// Completes when the content is in another store.
@@ -153,17 +129,56 @@ impl Presence {
         self.changed.notify_waiters();
     }
 
-    /// Records that the database went back.
-    pub fn report_back(&self, evidence: &str) {
-        if !self.went_back.swap(true, Ordering::AcqRel) {
-            tracing::error!(
-                evidence,
-                "the database went back in time, as after a restore of a backup or with a former primary; \
-                 caches are dropped, and sessions, codes and tokens of before end"
-            );
+    /// Records that a round of a writer task is acknowledged.
+    pub fn acknowledge(&self, writer: &str, round: i64) {
+        let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
+        match rounds.get_mut(writer) {
+            Some(number) => *number = round,
+            None => drop(rounds.insert(writer.to_owned(), round)),
         }
+    }
+
+    fn acknowledged(&self) -> AcknowledgedRounds {
+        let rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
+        rounds.iter().map(|(writer, round)| (writer.clone(), *round)).collect()
+    }
+
+    /// Refuses the database for a reason.
+    pub fn refuse(&self, reason: String) {
+        let mut refusal = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_refused.load(Ordering::Acquire) || *refusal != reason {
+            tracing::error!("the database is not used: {reason}");
+        }
+        *refusal = reason;
+        self.is_refused.store(true, Ordering::Release);
+    }
+
+    /// Refuses a host that lacks something.
+    pub fn refuse_host(&self, host: &str, evidence: &Evidence) {
+        self.refuse(refusal_text(host, evidence));
+    }
+
+    /// Uses the database again.
+    fn permit(&self) {
+        if self.is_refused.swap(false, Ordering::AcqRel) {
+            tracing::warn!("the database has everything that this node knows, and is used again");
+        }
+    }
+
+    fn report_accepted(&self) {
+        self.refuse(
+            "the operator has accepted this state of the database; the services start again".to_owned(),
+        );
+        self.is_accepted.store(true, Ordering::Release);
         self.changed.notify_waiters();
     }
+}
+
+fn refusal_text(host: &str, evidence: &Evidence) -> String {
+    format!(
+        "host {host} went back in time, as after a restore or as a former primary: it {evidence}; start the database that \
+         has everything, or accept this one with `trefoil store accept-restored`"
+    )
 }
 
 impl Database {
@@ -171,7 +186,7 @@ impl Database {
     ///
     /// # Errors
     /// Returns [`StoreError::Engine`] if a running node has another base URL, and [`StoreError::Unavailable`]
-    /// if the database cannot be reached.
+    /// if the database cannot be reached or lacks something that this node knows.
     pub async fn announce(
         &self,
         store: &str,
@@ -179,12 +194,21 @@ impl Database {
         file: &Path,
     ) -> Result<Announcement, StoreError> {
         let mut seen = self.presence.seen.lock().await;
-        let remembered = std::fs::read(file).ok();
-        let remembered: Option<SeenState> = remembered
-            .and_then(|text| serde_json::from_slice(&text).ok())
-            .filter(|it: &SeenState| it.store == store);
+        let remembered = SeenState::read(file, store);
         let connection = self.unchecked_connection().await?;
         let failed = |error: tokio_postgres::Error| failure("announce this node", &error);
+        let comparison = match &remembered {
+            Some(known) => Some(known.compare(&connection, &Vec::new()).await.map_err(failed)?),
+            None => None,
+        };
+        let known = match comparison {
+            None | Some(Comparison::Accepted) => None,
+            Some(Comparison::Fits(state)) => Some(state),
+            Some(Comparison::Lacks(evidence)) => {
+                return Err(unavailable(&refusal_text(&connection.host, &evidence)));
+            }
+        };
+        let is_newly_accepted = remembered.is_some() && known.is_none();
         // Two nodes that start at the same time see each other: the first one locks the row.
         connection.batch_execute("BEGIN").await.map_err(failed)?;
         let announced = async {
@@ -208,116 +232,120 @@ impl Database {
             let own_row: Option<String> = own_row.first().map(|row| row.get(0));
             let earlier_base_url =
                 others.first().map(|(url, _)| url.clone()).or(own_row).filter(|url| url != base_url);
-            let went_back = match &remembered {
-                Some(seen) => !self.is_as_seen(&connection, seen).await?,
-                None => false,
-            };
-            let node = match &remembered {
-                Some(seen) if !went_back => {
+            let state = match known {
+                Some(state) => {
                     let renew = "UPDATE node SET base_url = $1, is_running = true, seen_at = now() WHERE id = $2::text::uuid";
-                    let parameters: &[Parameter<'_>] = &[(&base_url, Type::TEXT), (&seen.node, Type::TEXT)];
+                    let parameters: &[Parameter<'_>] = &[(&base_url, Type::TEXT), (&state.node, Type::TEXT)];
                     connection.execute_typed(renew, parameters).await.map_err(failed)?;
-                    seen.node.clone()
+                    state
                 }
-                _ => {
+                None => {
+                    let acceptance = acceptance::read(&connection).await.map_err(failed)?;
                     let row =
                         connection.query_typed_one(ADD, &[(&base_url, Type::TEXT)]).await.map_err(failed)?;
-                    row.get(0)
+                    SeenState::new(store, row.get(0), acceptance)
                 }
             };
             // Rows of nodes that ended long ago.
             let sweep = "DELETE FROM node WHERE seen_at < now() - interval '90 days'";
             connection.execute_typed(sweep, &[]).await.map_err(failed)?;
             connection.batch_execute("COMMIT").await.map_err(failed)?;
-            Ok((node, Announcement { went_back, earlier_base_url }))
+            Ok((state, Announcement { is_newly_accepted, earlier_base_url }))
         };
-        let (node, announcement) = match announced.await {
+        let (state, announcement) = match announced.await {
             Ok(announced) => announced,
             Err(error) => {
                 // The transaction ends with its connection.
-                drop(Object::take(connection));
+                drop(PooledConnection::take(connection));
                 return Err(error);
             }
         };
-        *seen = Some((SeenState { store: store.to_owned(), node, beat: 0, change: None }, file.to_owned()));
+        *seen = Some((state, file.to_owned()));
         drop(seen);
         self.beat_on(&connection).await?;
         self.presence.is_announced.store(true, Ordering::Release);
         Ok(announcement)
     }
 
-    /// Returns whether the database has the state that a node remembers, or a later one.
-    async fn is_as_seen(&self, connection: &Object, seen: &SeenState) -> Result<bool, StoreError> {
-        let failed = |error: tokio_postgres::Error| failure("compare the state of the database", &error);
-        let increment: [Parameter<'_>; 2] = [(&seen.node, Type::TEXT), (&seen.beat, Type::INT8)];
-        let rows = connection.query_typed(INCREMENT, &increment).await.map_err(failed)?;
-        if rows.is_empty() {
-            return Ok(false);
-        }
-        let Some(change) = &seen.change else { return Ok(true) };
-        let rows = connection.query_typed(CHANGE, &[(&change.seq, Type::INT8)]).await.map_err(failed)?;
-        Ok(match rows.first().map(ChangeRow::read) {
-            Some(found) => found == *change,
-            None => was_erased(connection, change.seq).await.map_err(failed)?,
-        })
-    }
-
-    /// Increments the number of this node, and compares what it remembers of the database.
+    /// Increments the number of this node, and compares what it remembers of the database. A database that is
+    /// refused is compared too, because another one may have taken its place.
     ///
     /// # Errors
-    /// Returns [`StoreError::Unavailable`] if the database cannot be reached or went back.
+    /// Returns [`StoreError::Unavailable`] if the database cannot be reached, or lacks something.
     pub async fn beat(&self) -> Result<(), StoreError> {
-        let connection = self.connection().await?;
-        match timeout(self.limits.read, self.beat_on(&connection)).await {
-            Ok(done) => done,
-            Err(_) => {
-                self.abandon(connection);
-                Err(too_late())
-            }
+        let made = self.connections().made();
+        let connection = self.unchecked_connection().await?;
+        self.checked(connection, made).await.map(drop)
+    }
+
+    /// Chooses among several hosts again, and closes the connections to another one. If two hosts cannot be
+    /// told apart, neither is used.
+    pub async fn follow_host(&self) {
+        match self.connections().has_other_host().await {
+            Ok(false) => return,
+            Ok(true) => tracing::warn!("another host of the database is used from now on"),
+            Err(StoreError::Unavailable { reason }) => self.presence.refuse(reason),
+            Err(error) => self.presence.refuse(error.to_string()),
         }
+        self.close_unused();
     }
 
     /// See [`Database::beat`].
-    pub async fn beat_on(&self, connection: &Object) -> Result<(), StoreError> {
-        self.presence.check()?;
+    pub async fn beat_on(&self, connection: &Connection) -> Result<(), StoreError> {
         let mut state = self.presence.seen.lock().await;
         let Some((seen, file)) = &mut *state else { return Ok(()) };
         let failed = |error: tokio_postgres::Error| failure("increment the number of this node", &error);
-        let increment: [Parameter<'_>; 2] = [(&seen.node, Type::TEXT), (&seen.beat, Type::INT8)];
-        let known_seq = seen.change.as_ref().map_or(0, |change| change.seq);
-        let parameters: [Parameter<'_>; 1] = [(&known_seq, Type::INT8)];
-        // One round trip.
-        let (beat, parameters, last, has_moved) = tokio::join!(
+        let rounds = self.presence.acknowledged();
+        let (comparison, has_moved) = tokio::join!(
             biased;
-            connection.query_typed(INCREMENT, &increment),
-            connection.query_typed(CHANGE, &parameters),
-            connection.query_typed(LAST_CHANGE, &[]),
+            seen.compare(connection, &rounds),
             connection.query_typed_one(HAS_MOVED, &[]),
         );
+        match comparison.map_err(failed)? {
+            Comparison::Fits(now) => {
+                let is_saved = now.beat % SAVED_BEATS == 1
+                    || (now.timeline, &now.acceptance) != (seen.timeline, &seen.acceptance);
+                *seen = now;
+                if is_saved {
+                    seen.save(file);
+                }
+                self.presence.permit();
+            }
+            Comparison::Accepted => self.presence.report_accepted(),
+            Comparison::Lacks(evidence) => self.presence.refuse_host(&connection.host, &evidence),
+        }
         if has_moved.map_err(failed)?.get::<_, bool>(0) {
             self.presence.report_moved();
         }
-        let (beat, parameters, last) =
-            (beat.map_err(failed)?, parameters.map_err(failed)?, last.map_err(failed)?);
-        let Some(beat) = beat.first().map(|row| row.get::<_, i64>(0)) else {
-            self.presence.report_back("its number for this node is lower than before");
-            return self.presence.check();
-        };
-        let is_kept = match (&seen.change, parameters.first().map(ChangeRow::read)) {
-            (Some(change), None) => was_erased(connection, change.seq).await.map_err(failed)?,
-            (Some(change), Some(found)) => found == *change,
-            (None, _) => true,
-        };
-        if !is_kept {
-            self.presence.report_back("the last write that this node has heard of is missing or another one");
-            return self.presence.check();
+        self.presence.check()
+    }
+
+    /// Checks that the database has what a node knows that does not run now.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Unavailable`] if the database cannot be reached, or lacks something.
+    pub async fn check_known(&self, store: &str, memory: &Path) -> Result<(), StoreError> {
+        let Some(known) = SeenState::read(memory, store) else { return Ok(()) };
+        let connection = self.unchecked_connection().await?;
+        let comparison = known.compare(&connection, &Vec::new()).await;
+        match comparison.map_err(|error| failure("compare the state of the database", &error))? {
+            Comparison::Fits(_) | Comparison::Accepted => Ok(()),
+            Comparison::Lacks(evidence) => Err(unavailable(&refusal_text(&connection.host, &evidence))),
         }
-        seen.beat = beat;
-        seen.change = last.first().map(ChangeRow::read);
-        if beat % SAVED_BEATS == 1 {
-            save(file, seen);
-        }
-        Ok(())
+    }
+
+    /// Records the decision of the operator that this database is used from now on, whatever nodes know.
+    /// `memory` is the file of [`Database::announce`].
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Unavailable`] if the database cannot be reached.
+    pub async fn accept(&self, store: &str, memory: &Path) -> Result<(), StoreError> {
+        let known = SeenState::read(memory, store).map_or(0, |seen| seen.acceptance.number);
+        let connection = self.unchecked_connection().await?;
+        let sql =
+            "UPDATE clock SET accepted = greatest(accepted, $1) + 1, accepted_id = gen_random_uuid()::text";
+        let accepted = connection.execute_typed(sql, &[(&known, Type::INT8)]).await;
+        accepted.map(drop).map_err(|error| failure("record that the database is accepted", &error))
     }
 
     /// The id of this node, after it was announced.
@@ -345,25 +373,15 @@ impl Database {
     pub async fn depart(&self) {
         // No increment follows, which would mark the node as running again.
         let Some((seen, file)) = self.presence.seen.lock().await.take() else { return };
+        seen.save(&file);
         if self.presence.check().is_err() {
             return;
         }
-        save(&file, &seen);
         let ended = "UPDATE node SET is_running = false WHERE id = $1::text::uuid";
         if let Ok(connection) = self.unchecked_connection().await
             && let Err(error) = connection.execute_typed(ended, &[(&seen.node, Type::TEXT)]).await
         {
             tracing::debug!(%error, "the end of this node was not recorded; it counts as ended after a few seconds");
         }
-    }
-}
-
-/// Writes what a node remembers. Not synchronized: an older state is still a state of this database.
-fn save(file: &Path, seen: &SeenState) {
-    let part = file.with_extension("part");
-    let text = serde_json::to_vec(seen).expect("the state serialises to JSON");
-    let written = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, file));
-    if let Err(error) = written {
-        tracing::debug!(%error, "what this node remembers of the database was not saved");
     }
 }

@@ -6,7 +6,6 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use deadpool_postgres::Object;
 use futures_util::{StreamExt as _, future};
 use jiff::Timestamp;
 use tokio::time::error::Elapsed;
@@ -14,6 +13,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::connect::{Database, Parameter, REPEATED_READS, is_ended};
+use super::connection::PooledConnection;
 use super::failure::{failure, too_late};
 use super::prefetched::{number, text, time, utf8};
 use crate::membership;
@@ -268,7 +268,7 @@ pub(super) async fn index_entries(
             Ok(Ok(found)) => break found,
             Ok(Err(error)) if is_ended(&connection, &error) && repeated < REPEATED_READS => {
                 repeated += 1;
-                drop(Object::take(connection));
+                drop(PooledConnection::take(connection));
             }
             Ok(Err(error)) => return Err(failure("read the search index", &error)),
             Err(_) => {
@@ -285,7 +285,10 @@ pub(super) async fn index_entries(
 }
 
 /// Reads the rows of one lookup.
-async fn read_entries(connection: &Object, lookup: &IndexLookup) -> Result<Vec<Row>, tokio_postgres::Error> {
+async fn read_entries(
+    connection: &PooledConnection,
+    lookup: &IndexLookup,
+) -> Result<Vec<Row>, tokio_postgres::Error> {
     let IndexLookup { range, order, after, limit } = lookup;
     let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
     let after_id = after.as_ref().map_or("", |after| &after.id).as_bytes();
@@ -547,7 +550,7 @@ pub(super) async fn each_row(
             break visited;
         }
         repeated += 1;
-        open.connection.take().into_iter().for_each(|connection| drop(Object::take(connection)));
+        open.connection.take().into_iter().for_each(|connection| drop(PooledConnection::take(connection)));
     };
     match visited {
         Ok(true) => drop(open.connection.take()),
@@ -567,7 +570,7 @@ pub(super) async fn each_row(
 /// connection is closed.
 struct OpenStatement<'d> {
     database: &'d Database,
-    connection: Option<Object>,
+    connection: Option<PooledConnection>,
 }
 
 impl Drop for OpenStatement<'_> {

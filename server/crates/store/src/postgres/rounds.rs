@@ -10,7 +10,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::Object;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_postgres::Client;
@@ -19,7 +18,9 @@ use tokio_postgres::types::Type;
 
 use super::closed_row::{HAS_MOVED, IS_OPEN};
 use super::connect::Database;
+use super::connection::PooledConnection;
 use super::failure::{failure, is_passing, too_late, unavailable};
+use super::seen_state::Evidence;
 use crate::StoreError;
 
 /// Size in bytes at which a round takes no further requests.
@@ -163,7 +164,7 @@ struct WriterTask<R> {
     round: R,
     database: Arc<Database>,
     /// The connection of the last round.
-    connection: Option<Object>,
+    connection: Option<PooledConnection>,
     /// Id in the table `writer`, and the number of the last round.
     writer: Option<(String, i64)>,
     /// Begin of the first of the rounds that have failed since the last success.
@@ -234,10 +235,12 @@ impl<R: Round> WriterTask<R> {
     }
 
     /// A connection. The one of the last round is not checked again.
-    async fn connect(&mut self, until: Option<Instant>) -> Result<Object, StoreError> {
+    async fn connect(&mut self, until: Option<Instant>) -> Result<PooledConnection, StoreError> {
         self.database.presence.check()?;
         match (self.connection.take(), until) {
-            (Some(open), _) if !open.is_closed() => Ok(open),
+            (Some(open), _) if !open.is_closed() && self.database.connections().is_to_current_host(&open) => {
+                Ok(open)
+            }
             (_, None) => self.database.connection().await,
             (_, Some(until)) => tokio::time::timeout_at(until, self.database.connection())
                 .await
@@ -253,6 +256,7 @@ impl<R: Round> WriterTask<R> {
         doubtful: &mut Option<R::Answers>,
     ) -> Result<R::Answers, StoreError> {
         let connection = self.connect(connected_until).await?;
+        let host = Arc::clone(&connection.host);
         let (writer, last) = match self.writer.take() {
             Some(registered) => registered,
             None => match tokio::time::timeout(self.database.limits.connect, register(&connection)).await {
@@ -304,16 +308,19 @@ impl<R: Round> WriterTask<R> {
         let written = written.unwrap_or_else(|_| Err(RoundError::Store(too_late())));
         match written {
             Ok(()) => {
+                self.database.presence.acknowledge(&writer, last + 1);
                 self.writer = Some((writer, last + 1));
                 doubtful.take().ok_or_else(|| unavailable("a round without answers"))
             }
             Err(RoundError::Fenced { is_behind: true, .. }) if self.database.presence.is_announced() => {
-                self.database.presence.report_back("an acknowledged write of this node is missing");
-                Err(unavailable("the database went back in time"))
+                self.database.presence.refuse_host(&host, &Evidence::AcknowledgedWrite);
+                self.database.close_unused();
+                self.database.presence.check().and(Err(unavailable("the database went back in time")))
             }
             Err(RoundError::Fenced { is_committed, .. }) => match doubtful.take() {
                 // The last attempt was committed.
                 Some(answers) if is_committed => {
+                    self.database.presence.acknowledge(&writer, last + 1);
                     self.writer = Some((writer, last + 1));
                     Ok(answers)
                 }
@@ -335,7 +342,7 @@ impl<R: Round> WriterTask<R> {
 
     /// Ends the transaction of a connection. Returns `None` if the connection is broken; the transaction ends
     /// with it then.
-    async fn rolled_back(&self, connection: Object) -> Option<Object> {
+    async fn rolled_back(&self, connection: PooledConnection) -> Option<PooledConnection> {
         let ended = tokio::time::timeout(ROLLBACK, connection.batch_execute("ROLLBACK")).await;
         if matches!(ended, Ok(Ok(()))) {
             return Some(connection);

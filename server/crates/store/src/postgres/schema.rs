@@ -1,11 +1,11 @@
 //! The tables of the database, and their migrations.
 
-use deadpool_postgres::Object;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::connect::Database;
+use super::connection::PooledConnection;
 use super::failure::failure;
 use crate::StoreError;
 
@@ -17,7 +17,7 @@ struct Migration {
 }
 
 /// The migrations in order. A migration that was released never changes.
-const MIGRATIONS: [Migration; 3] = [
+const MIGRATIONS: [Migration; 4] = [
     Migration {
         sql: include_str!("migrations/0001_store.sql"),
         summary: "creates all tables; less than a second",
@@ -29,6 +29,10 @@ const MIGRATIONS: [Migration; 3] = [
     Migration {
         sql: include_str!("migrations/0003_usable_from.sql"),
         summary: "adds a column of one row; less than a second",
+    },
+    Migration {
+        sql: include_str!("migrations/0004_accepted.sql"),
+        summary: "adds two columns of one row; less than a second",
     },
 ];
 
@@ -164,7 +168,7 @@ pub(super) async fn migrate(database: &Database) -> Result<usize, StoreError> {
             }
             Err(error) => {
                 // The transaction ends with its connection.
-                drop(Object::take(connection));
+                drop(PooledConnection::take(connection));
                 return Err(error);
             }
         }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use deadpool_postgres::Object;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Error, Row};
 
 use super::PostgresEngine;
 use super::commits::{Columns, read_newest};
 use super::connect::{Database, Parameter};
+use super::connection::PooledConnection;
 use super::failure::{failure, too_late, unavailable};
 use super::prefetched::{Prefetched, number, text};
 use super::read::{RowVersion, each_row};
@@ -27,7 +27,7 @@ const LOG_ROWS: i64 = 2_000;
 pub(crate) struct PostgresMoment {
     database: Arc<Database>,
     /// The connection of the transaction; `None` after its end.
-    connection: Option<Object>,
+    connection: Option<PooledConnection>,
     /// Key of the last record that was read.
     last: Vec<u8>,
 }
@@ -64,7 +64,7 @@ impl PostgresMoment {
 }
 
 /// Ends a transaction that only read.
-async fn end(connection: Object) -> Result<(), StoreError> {
+async fn end(connection: PooledConnection) -> Result<(), StoreError> {
     connection.batch_execute("COMMIT").await.map_err(|error| failure("end a transaction", &error))
 }
 

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use tokio_postgres::types::Type;
 
 use super::connect::Database;
+use super::connection::PooledConnection;
 use super::failure::{failure, too_late};
 use crate::StoreError;
 
@@ -96,7 +97,7 @@ impl Database {
             Ok(Ok(())) => Ok(()),
             // The transaction ends with its connection.
             Ok(Err(error)) => {
-                drop(deadpool_postgres::Object::take(connection));
+                drop(PooledConnection::take(connection));
                 Err(error)
             }
             Err(_) => {

@@ -12,6 +12,7 @@ use crate::plan::erased_since::check_erasures;
 use crate::plan::export_plan::ExportPlan;
 use crate::plan::joined_types::joined_since;
 use crate::plan::membership::GroupsRead;
+use crate::plan::restores::check_restores;
 use crate::request::exported_kinds;
 use crate::request::kick_off::{ExportLevel, KickOff, KickOffError};
 use crate::request::parameters::{ExportParameters, ParameterRules, check_parameters};
@@ -63,6 +64,7 @@ impl Bulk {
         );
         job.group_leavers = self.group_leavers;
         check_erasures(&job, store, &self.worker.reading).await?;
+        check_restores(&job, store, now).await?;
         job.joined_since = joined_since(store).await?;
         ExportPlan::choose_indexed_types(&mut job, store, &self.worker.reading.fhir_base).await?;
         loop {

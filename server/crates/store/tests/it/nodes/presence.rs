@@ -19,23 +19,47 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const TABLES: [&str; 9] =
     ["clock", "writer", "current", "history", "member", "change", "kind", "term", "ledger"];
 
-/// Saves all tables, as a backup does.
-async fn save_tables(client: &tokio_postgres::Client) {
+/// Saves all tables in a schema, as a backup does.
+async fn save_tables(client: &tokio_postgres::Client, schema: &str) {
     let tables = TABLES.into_iter().chain(["node"]);
     let copies: String =
-        tables.map(|table| format!("CREATE TABLE saved.{table} AS TABLE public.{table};")).collect();
-    client.batch_execute(&format!("CREATE SCHEMA saved; {copies}")).await.unwrap();
+        tables.map(|table| format!("CREATE TABLE {schema}.{table} AS TABLE public.{table};")).collect();
+    client.batch_execute(&format!("CREATE SCHEMA {schema}; {copies}")).await.unwrap();
 }
 
 /// Restores all tables while the connections of the nodes stay open, as behind a pooler.
-async fn restore_tables(client: &tokio_postgres::Client) {
+async fn restore_tables(client: &tokio_postgres::Client, schema: &str) {
     let tables = TABLES.into_iter().chain(["node"]);
     let copies: String = tables
         .map(|table| {
-            format!("DELETE FROM public.{table}; INSERT INTO public.{table} SELECT * FROM saved.{table};")
+            format!("DELETE FROM public.{table}; INSERT INTO public.{table} SELECT * FROM {schema}.{table};")
         })
         .collect();
     client.batch_execute(&format!("BEGIN; {copies} COMMIT")).await.unwrap();
+}
+
+/// Waits until a node refuses its database, and returns why.
+async fn refusal(store: &Store) -> String {
+    timeout(PATIENCE, async {
+        loop {
+            match store.refusal() {
+                Some(reason) => return reason,
+                None => tokio::task::yield_now().await,
+            }
+        }
+    })
+    .await
+    .expect("the node refuses the database")
+}
+
+/// Waits until a node uses its database.
+async fn until_used(store: &Store) {
+    let used = async {
+        while store.refusal().is_some() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, used).await.expect("the node uses the database");
 }
 
 /// Waits until the node has increased its number twice.
@@ -46,7 +70,7 @@ async fn until_beaten(client: &tokio_postgres::Client) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_went_back_in_time_is_noticed() {
+async fn a_database_that_went_back_in_time_is_refused_until_the_operator_accepts_it() {
     // Only records are lost, or writes whose numbers were assigned again since.
     for only_records in [true, false] {
         let Some(engine) = StoreEngine::postgres().await else { return };
@@ -55,45 +79,63 @@ async fn a_database_that_went_back_in_time_is_noticed() {
         let file = folder.path().join("node.json");
         let store = &engine.store;
         let announced = store.announce("https://health.example", &file).await.unwrap();
-        assert_eq!((announced.went_back, announced.earlier_base_url), (false, None));
+        assert_eq!((announced.is_newly_accepted, announced.earlier_base_url), (false, None));
         let write = async |id: &str| store.commit(vec![put("Basic", id, "", &[])], at(0)).await.map(drop);
         write("before").await.unwrap();
-        save_tables(&client).await;
+        save_tables(&client, "saved").await;
         if only_records {
             store.write(vec![LedgerWrite::put("code/spent", "", Expect::Absent)], at(0)).await.unwrap();
         } else {
             write("lost").await.unwrap();
         }
         until_beaten(&client).await;
-        restore_tables(&client).await;
+        save_tables(&client, "complete").await;
+        restore_tables(&client, "saved").await;
+        let other = Store::postgres(engine.url.as_ref().unwrap(), DatabaseLimits::default()).await.unwrap();
         if !only_records {
             // Another node writes, so that the number of the lost write is passed again, and the number of
             // the node too.
-            let other =
-                Store::postgres(engine.url.as_ref().unwrap(), DatabaseLimits::default()).await.unwrap();
             for id in ["other", "another"] {
                 other.commit(vec![put("Basic", id, "", &[])], at(0)).await.unwrap();
             }
             client.batch_execute("UPDATE node SET beat = beat + 1000").await.unwrap();
         }
-        store.went_back().await;
+        let reason = refusal(store).await;
+        assert!(reason.contains("went back in time"), "{reason}");
         let refused = store.get("k", at(0)).await.unwrap_err();
         assert!(refused.to_string().contains("went back in time"), "{refused}");
         assert!(write("refused").await.is_err());
         assert!(store.check_writable().await.is_err());
 
-        // The same node starts again, twice.
+        // The complete database is back.
+        restore_tables(&client, "complete").await;
+        until_used(store).await;
+        write("after").await.unwrap();
+
+        // A node that starts again waits, and so does one that runs.
+        store.depart().await;
+        restore_tables(&client, "saved").await;
         let reopen =
             async || Store::postgres(engine.url.as_ref().unwrap(), DatabaseLimits::default()).await.unwrap();
         let again = reopen().await;
-        again.announce("https://health.example", &file).await.unwrap();
+        let refused = again.announce("https://health.example", &file).await.unwrap_err();
+        assert!(matches!(&refused, StoreError::Unavailable { .. }), "{refused}");
+        assert!(refused.to_string().contains("accept-restored"), "{refused}");
+        other.accept(&file).await.unwrap();
+        assert!(again.announce("https://health.example", &file).await.unwrap().is_newly_accepted);
         again.commit(vec![put("Basic", "again", "", &[])], at(0)).await.unwrap();
         again.depart().await;
+
+        // The node knows the decision, and refuses a database without it.
         let again = reopen().await;
-        assert!(!again.announce("https://health.example", &file).await.unwrap().went_back);
-        again.depart().await;
-        restore_tables(&client).await;
-        assert!(reopen().await.announce("https://health.example", &file).await.unwrap().went_back);
+        assert!(!again.announce("https://health.example", &file).await.unwrap().is_newly_accepted);
+        restore_tables(&client, "complete").await;
+        let reason = refusal(&again).await;
+        assert!(reason.contains("last decision of the operator"), "{reason}");
+        let apart = again.unannounced().await.unwrap().unwrap();
+        apart.accept(&file).await.unwrap();
+        timeout(PATIENCE, again.accepted()).await.expect("the node learns of the decision");
+        assert!(again.get("k", at(0)).await.is_err(), "the services start again first");
     }
 }
 
@@ -120,7 +162,7 @@ async fn a_database_without_an_erased_write_did_not_go_back() {
         }
     }
     let again = Store::postgres(engine.url.as_ref().unwrap(), DatabaseLimits::default()).await.unwrap();
-    assert!(!again.announce("https://health.example", &file).await.unwrap().went_back);
+    assert!(!again.announce("https://health.example", &file).await.unwrap().is_newly_accepted);
     again.commit(vec![put("Basic", "again", "", &[])], at(0)).await.unwrap();
 }
 
