@@ -1,9 +1,9 @@
 //! `cargo xtask soak`: the long checks. Fuzz targets with many runs, from seeds and also guided by coverage
 //! (cargo-fuzz), the terminology benchmark, expression constraints and searches compared with naive
-//! evaluators, a server that is killed many times, nodes that fail, an hour of simulations, the states after
-//! power cuts, hostile traffic, the files of a release on all platforms, the package in a new Debian system,
-//! nodes that are upgraded under load, and the conformance suite against planted faults, faults on the wire,
-//! and the Helios terminology server. The duration of each check is printed.
+//! evaluators, a server that is killed many times, nodes and databases that fail, an hour of simulations, the
+//! states after power cuts, hostile traffic, the files of a release on all platforms, the package in a new
+//! Debian system, nodes that are upgraded under load, and the conformance suite against planted faults,
+//! faults on the wire, and the Helios terminology server. The duration of each check is printed.
 
 mod rolling_upgrade;
 
@@ -29,209 +29,158 @@ const COVERAGE_FOLDERS: [&str; 2] =
     ["server/crates/terminology/fuzz", "server/crates/terminology-import/fuzz"];
 /// Prefix of the names of the cargo-fuzz targets.
 const COVERAGE: &str = "coverage::";
-/// Name of the benchmark in `--only`.
-const BENCHMARK: &str = "terminology";
-/// Name of the random expression constraints in `--only`.
-const CONSTRAINTS: &str = "expression-constraints";
 /// Number of random expression constraints.
 const CONSTRAINT_CASES: &str = "2000";
-/// Name of the journey with kills in `--only`.
-const KILLS: &str = "kills";
-/// Name of the nodes that fail in `--only`, the seeds, and the number of rounds of faults for each.
-const NODES: &str = "nodes";
+/// Seeds of the nodes that fail, and the number of rounds of faults for each.
 const NODE_SEEDS: std::ops::RangeInclusive<u32> = 1..=5;
 const NODE_ROUNDS: &str = "40";
 /// Duration in seconds for which their database is stopped.
 const OUTAGE_SECONDS: &str = "30";
-/// Name of the states after a power cut in `--only`. For each crate with such a test, the number of states.
-const POWER_CUTS: &str = "power-cuts";
+/// Number of failovers of a database with two hosts.
+const FAILOVERS: &str = "20";
+/// Number of states after a power cut, for each crate with such a test.
 const POWER_CUT_STATES: [(&str, &str); 4] = [
     ("trefoil-store", "300000"),
     ("trefoil-bulk", "100000"),
     ("trefoil-resources", "20000"),
     ("trefoil-server", "10000"),
 ];
-/// Name of the simulation in `--only`, its duration, and the number of seeds after which the time is looked
-/// at.
-const SIMULATION: &str = "simulation";
+/// Duration of the simulation, and the number of seeds after which the time is looked at.
 const SIMULATION_TIME: Duration = Duration::from_secs(3_600);
 const SEEDS_AT_ONCE: u64 = 50;
-/// Name of the hostile traffic in `--only`.
-const ATTACKS: &str = "attacks";
-/// Name of the drills, and the duration in seconds of the attack of a stranger.
-const DRILLS: &str = "drills";
+/// Duration in seconds of the attack of a stranger.
 const DRILL_SECONDS: &str = "60";
-/// Name of the comparison of searches with a naive evaluator, and the number of its random cases.
-const SEARCHES: &str = "searches";
+/// Number of random cases of the searches.
 const SEARCH_CASES: &str = "2000";
-/// Name of the increments of exports that are followed and mirrored, and for each store engine the number of
-/// histories.
-const INCREMENTS: &str = "increments";
+/// Number of histories of increments for each store engine.
 const HISTORIES: [(&str, &str); 3] = [
     ("TREFOIL_HISTORIES_MEMORY", "10000"),
     ("TREFOIL_HISTORIES_FILE", "1000"),
     ("TREFOIL_HISTORIES_POSTGRES", "300"),
 ];
-/// Name of the conformance suite against servers with planted faults.
-const MUTANTS: &str = "mutants";
-/// Name of the conformance suite against the servers of Helios.
-const HELIOS: &str = "helios";
-/// Name of the suite against a proxy that changes answers.
-const WIRE_FAULTS: &str = "wire-faults";
-/// Name of the files of a release in `--only`: built for all platforms, installed, emulated.
-const RELEASE: &str = "release";
-/// Name of the package in a new Debian system.
-const PACKAGE: &str = "package";
-/// Name of the nodes that are upgraded from an earlier commit.
-const ROLLING_UPGRADE: &str = "rolling-upgrade";
+
+/// A check: its name in `--only`, and its program.
+type NamedCheck = (&'static str, fn(&SoakArgs) -> Result<()>);
+
+/// The checks besides the fuzz targets.
+const CHECKS: &[NamedCheck] = &[
+    ("terminology", |_| check(&mut bench("trefoil-terminology", "index"))),
+    ("expression-constraints", |_| {
+        let mut tests = quiet_tests("trefoil-terminology", &["ecl::"]);
+        check(tests.env("TREFOIL_ECL_CASES", CONSTRAINT_CASES))
+    }),
+    ("kills", |args| {
+        check(quiet_tests("trefoil-server", &["kills::"]).env("TREFOIL_KILLS", args.kills.to_string()))
+    }),
+    ("nodes", |_| NODE_SEEDS.into_iter().try_for_each(node_faults).and_then(|()| outage())),
+    ("failovers", |_| {
+        check(printed_tests("trefoil-server", "failover::").env("TREFOIL_FAILOVERS", FAILOVERS))
+    }),
+    ("simulation", |_| simulate()),
+    ("power-cuts", |_| {
+        POWER_CUT_STATES.into_iter().try_for_each(|(package, states)| power_cuts(package, states))
+    }),
+    ("attacks", |_| {
+        // One at a time, so that they do not influence the printed times of each other.
+        let mut server = printed_tests("trefoil-server", "attacks::");
+        check(server.arg("--test-threads=1").env("TREFOIL_ATTACKS", "full"))?;
+        check(printed_tests("trefoil-store", "damage::").env("TREFOIL_ATTACKS", "full"))
+    }),
+    ("drills", |_| {
+        let mut tests = printed_tests("trefoil-server", "drills::");
+        check(tests.arg("--test-threads=1").env("TREFOIL_DRILL_SECONDS", DRILL_SECONDS))
+    }),
+    ("searches", |_| {
+        check(quiet_tests("trefoil-resources", &["searches::"]).env("TREFOIL_CASES", SEARCH_CASES))
+    }),
+    ("increments", |_| check(quiet_tests("trefoil-bulk", &["increments::", "mirror::"]).envs(HISTORIES))),
+    ("release", |_| release()),
+    ("package", |_| trial::run()),
+    ("rolling-upgrade", |_| rolling_upgrade::run()),
+    ("mutants", |_| mutants::run(&MutantArgs::for_all())),
+    ("wire-faults", |_| {
+        let mut command = cargo();
+        command.args(["test", "--quiet", "-p", "trefoil-conformance", "--test", "it", "wire_faults::"]);
+        check(command.args(["--", "--nocapture"]).env("TREFOIL_WIRE_FAULTS", "all"))
+    }),
+    ("helios", |_| suite_against_helios()),
+];
 
 /// Runs all checks one after another. A failure does not stop the following checks.
 pub fn run(args: &SoakArgs) -> Result<()> {
     let is_chosen = |name: &str| args.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
-    let mut names: Vec<String> = targets()?.into_iter().filter(|name| is_chosen(name)).collect();
-    names.extend(covered()?.into_iter().filter(|name| is_chosen(name)));
-    names.extend(
-        [
-            BENCHMARK,
-            CONSTRAINTS,
-            KILLS,
-            NODES,
-            SIMULATION,
-            POWER_CUTS,
-            ATTACKS,
-            DRILLS,
-            SEARCHES,
-            INCREMENTS,
-            RELEASE,
-            PACKAGE,
-            ROLLING_UPGRADE,
-            MUTANTS,
-            WIRE_FAULTS,
-            HELIOS,
-        ]
-        .into_iter()
-        .filter(|name| is_chosen(name))
-        .map(str::to_owned),
-    );
-    if names.is_empty() {
+    let targets = targets()?.into_iter().chain(covered()?);
+    let names: Vec<String> = targets.filter(|name| is_chosen(name)).collect();
+    let checks: Vec<&NamedCheck> = CHECKS.iter().filter(|(name, _)| is_chosen(name)).collect();
+    if names.is_empty() && checks.is_empty() {
         bail!("no check has a name that contains the text in --only; --list shows all names");
     }
+    if args.list {
+        let names = names.iter().map(String::as_str).chain(checks.iter().map(|(name, _)| *name));
+        names.for_each(|name| println!("{name}"));
+        return Ok(());
+    }
     let mut failed = Vec::new();
-    for name in names {
-        if args.list {
-            println!("{name}");
-            continue;
-        }
-        if name.starts_with(COVERAGE) && !has_cargo_fuzz() {
-            println!("{name:<32} left out: cargo-fuzz is not installed (cargo install cargo-fuzz)");
-            continue;
-        }
+    let mut report = |name: &str, ended: &dyn Fn() -> Result<()>| {
         let started = Instant::now();
-        let helios = (name == HELIOS).then(build_helios);
-        if let Some(Err(error)) = &helios {
-            println!("{name:<32} left out: {error:#}");
-            continue;
-        }
-        let ended = if let Some(target) = name.strip_prefix(COVERAGE) {
-            cover(target, args.runs)
-        } else if name == BENCHMARK {
-            check(&mut bench("trefoil-terminology", "index"))
-        } else if name == CONSTRAINTS {
-            let mut command = cargo();
-            command.args(["test", "--quiet", "-p", "trefoil-terminology", "--test", "it", "ecl::"]);
-            check(command.env("TREFOIL_ECL_CASES", CONSTRAINT_CASES))
-        } else if name == KILLS {
-            let mut command = cargo();
-            command.args(["test", "--quiet", "--release", "-p", "trefoil-server", "--test", "it", "kills::"]);
-            check(command.env("TREFOIL_KILLS", args.kills.to_string()))
-        } else if name == NODES {
-            NODE_SEEDS.into_iter().try_for_each(node_faults).and_then(|()| outage())
-        } else if name == SIMULATION {
-            simulate()
-        } else if name == POWER_CUTS {
-            POWER_CUT_STATES.into_iter().try_for_each(|(package, states)| power_cuts(package, states))
-        } else if name == ATTACKS {
-            let mut command = cargo();
-            command.args(["test", "--release", "-p", "trefoil-server", "--test", "it", "attacks::"]);
-            // Attacks run one at a time, so that they do not influence the printed times of each other.
-            command.args(["--", "--nocapture", "--test-threads=1"]);
-            let mut store = cargo();
-            store.args([
-                "test",
-                "--release",
-                "-p",
-                "trefoil-store",
-                "--test",
-                "it",
-                "damage::",
-                "--",
-                "--nocapture",
-            ]);
-            check(command.env("TREFOIL_ATTACKS", "full"))
-                .and_then(|()| check(store.env("TREFOIL_ATTACKS", "full")))
-        } else if name == DRILLS {
-            let mut command = cargo();
-            command.args(["test", "--release", "-p", "trefoil-server", "--test", "it", "drills::"]);
-            command.args(["--", "--nocapture", "--test-threads=1"]);
-            check(command.env("TREFOIL_DRILL_SECONDS", DRILL_SECONDS))
-        } else if name == SEARCHES {
-            let mut command = cargo();
-            command.args([
-                "test",
-                "--quiet",
-                "--release",
-                "-p",
-                "trefoil-resources",
-                "--test",
-                "it",
-                "searches::",
-            ]);
-            check(command.env("TREFOIL_CASES", SEARCH_CASES))
-        } else if name == INCREMENTS {
-            let mut command = cargo();
-            command.args(["test", "--quiet", "--release", "-p", "trefoil-bulk", "--test", "it"]);
-            check(command.args(["--", "increments::", "mirror::"]).envs(HISTORIES))
-        } else if let Some(Ok(programs)) = &helios {
-            let mut command = cargo();
-            command.args([
-                "test",
-                "-p",
-                "trefoil-conformance",
-                "--test",
-                "it",
-                "helios",
-                "--",
-                "--nocapture",
-            ]);
-            check(command.envs(programs.iter().map(|(variable, program)| (variable, program))))
-        } else if name == WIRE_FAULTS {
-            let mut command = cargo();
-            command.args(["test", "--quiet", "-p", "trefoil-conformance", "--test", "it", "wire_faults::"]);
-            check(command.args(["--", "--nocapture"]).env("TREFOIL_WIRE_FAULTS", "all"))
-        } else if name == RELEASE {
-            release()
-        } else if name == PACKAGE {
-            trial::run()
-        } else if name == ROLLING_UPGRADE {
-            rolling_upgrade::run()
-        } else if name == MUTANTS {
-            mutants::run(&MutantArgs::for_all())
-        } else {
-            let mut command = fuzz();
-            command.args(["--exact", &name]).env("TREFOIL_FUZZ_RUNS", args.runs.to_string());
-            check(&mut command)
-        };
+        let ended = ended();
         if let Err(error) = &ended {
             println!("{name}: {error:#}");
         }
         let held = if ended.is_ok() { "held" } else { "FAILED" };
         println!("{name:<32} {held} after {} s", started.elapsed().as_secs());
-        failed.extend(ended.is_err().then_some(name));
+        failed.extend(ended.is_err().then(|| name.to_owned()));
+    };
+    for name in &names {
+        report(name, &|| run_target(name, args.runs));
+    }
+    for (name, run) in checks {
+        report(name, &|| run(args));
     }
     if !failed.is_empty() {
         bail!("{} failed", failed.join(", "));
     }
     Ok(())
+}
+
+/// Runs one fuzz target.
+fn run_target(name: &str, runs: u64) -> Result<()> {
+    let Some(target) = name.strip_prefix(COVERAGE) else {
+        return check(fuzz().args(["--exact", name]).env("TREFOIL_FUZZ_RUNS", runs.to_string()));
+    };
+    if has_cargo_fuzz() {
+        return cover(target, runs);
+    }
+    println!("left out: cargo-fuzz is not installed (cargo install cargo-fuzz)");
+    Ok(())
+}
+
+/// Runs the conformance suite against the servers of Helios, if they can be built here.
+fn suite_against_helios() -> Result<()> {
+    let programs = match build_helios() {
+        Ok(programs) => programs,
+        Err(error) => {
+            println!("left out: {error:#}");
+            return Ok(());
+        }
+    };
+    let mut command = cargo();
+    command.args(["test", "-p", "trefoil-conformance", "--test", "it", "helios", "--", "--nocapture"]);
+    check(command.envs(programs))
+}
+
+/// The command that runs tests of a package whose names begin with these texts.
+fn quiet_tests(package: &str, filters: &[&str]) -> Command {
+    let mut command = cargo();
+    command.args(["test", "--quiet", "--release", "-p", package, "--test", "it", "--"]).args(filters);
+    command
+}
+
+/// The same, with what the tests print.
+fn printed_tests(package: &str, filter: &str) -> Command {
+    let mut command = cargo();
+    command.args(["test", "--release", "-p", package, "--test", "it", filter, "--", "--nocapture"]);
+    command
 }
 
 /// Builds the files of a release for all platforms, and uses them.
@@ -247,21 +196,15 @@ fn release() -> Result<()> {
 
 /// Runs three nodes with the faults of one seed, and prints the figures.
 fn node_faults(seed: u32) -> Result<()> {
-    let mut command = nodes("node_faults::nothing_is_accepted");
+    let mut command = printed_tests("trefoil-server", "node_faults::nothing_is_accepted");
     command.env("TREFOIL_NODE_FAULT_SEED", seed.to_string());
     check(command.env("TREFOIL_NODE_FAULTS", NODE_ROUNDS))
 }
 
 /// Stops the database of three nodes under load, and prints the figures.
 fn outage() -> Result<()> {
-    check(nodes("node_faults::outage").env("TREFOIL_OUTAGE_SECONDS", OUTAGE_SECONDS))
-}
-
-/// The command that runs a test of several nodes.
-fn nodes(filter: &str) -> std::process::Command {
-    let mut command = cargo();
-    command.args(["test", "--release", "-p", "trefoil-server", "--test", "it", filter, "--", "--nocapture"]);
-    command
+    let mut command = printed_tests("trefoil-server", "node_faults::outage");
+    check(command.env("TREFOIL_OUTAGE_SECONDS", OUTAGE_SECONDS))
 }
 
 /// Runs simulations for an hour, with seeds that depend on the time.
@@ -300,11 +243,9 @@ fn simulate() -> Result<()> {
 
 /// Checks the states after a power cut of one crate, and prints their number.
 fn power_cuts(package: &str, states: &str) -> Result<()> {
-    let mut command = cargo();
-    command.args(["test", "--release", "-p", package, "--test", "it", "power_cut::"]);
+    let mut command = printed_tests(package, "power_cut::");
     // The tests run one at a time, because each of them uses all cores.
-    command.args(["--", "--nocapture", "--test-threads=1"]);
-    check(command.env("TREFOIL_POWER_CUT_STATES", states))
+    check(command.arg("--test-threads=1").env("TREFOIL_POWER_CUT_STATES", states))
 }
 
 fn fuzz() -> std::process::Command {
