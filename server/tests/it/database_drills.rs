@@ -2,7 +2,10 @@
 //! returns, and a machine that was paused.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -288,4 +291,84 @@ async fn a_fault_of_the_database_is_an_error_by_redirect() {
         admin.batch_execute("DROP TRIGGER refuse ON ledger").await.unwrap();
     }
     assert!(answer().await.contains("/sign-in?continue="));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_request_fails_because_a_connection_to_the_database_ends() {
+    let Some(database) = TestDatabase::shared() else { return };
+    let url = database.create().unwrap();
+    let nodes = start_nodes(&vec![url.clone(); 2], None, None);
+    let token = writer(&nodes[0], &nodes[0].base()).await;
+    let name = url.rsplit('/').next().unwrap().split('?').next().unwrap();
+    let admin = connect(&url.replace(name, "postgres")).await;
+    let end =
+        format!("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = '{name}'");
+    let is_over = AtomicBool::new(false);
+    let terminate = async {
+        let begun = Instant::now();
+        let mut ended = 0;
+        while begun.elapsed() < Duration::from_secs(4) {
+            ended += admin.query_one(&end, &[]).await.unwrap().get::<_, i64>(0);
+            // As often as a failing pooler, and rarely enough that a connection can be used at all.
+            tokio::time::sleep(Duration::from_millis(fastrand::u64(20..200))).await;
+        }
+        is_over.store(true, Ordering::Release);
+        ended
+    };
+    let requests = (0..8).map(async |task: usize| {
+        let node = &nodes[task % 2];
+        let mut statuses = Vec::new();
+        for count in 0.. {
+            if is_over.load(Ordering::Acquire) {
+                break;
+            }
+            let id = format!("cut-{task}-{count}");
+            statuses.push(put_group(node, &token, &id, "x").await);
+            statuses.push(read_group(node, &token, &id).await);
+        }
+        statuses
+    });
+    let (ended, statuses) = tokio::join!(terminate, join_all(requests));
+    let statuses = statuses.concat();
+    let failures = statuses.iter().filter(|status| !status.is_success()).count();
+    println!("{} requests, {ended} connections ended, {failures} failures", statuses.len());
+    assert_eq!(failures, 0);
+    // A repeated write would be an update, with 200.
+    let created = statuses.iter().filter(|status| **status == StatusCode::CREATED).count();
+    assert_eq!(created, statuses.len() / 2, "each write was done once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rotated_password_is_read_for_the_next_connection() {
+    if TestDatabase::shared().is_none() {
+        return;
+    }
+    let database = TestDatabase::start(Durability::Fast).unwrap();
+    let url = database.create().unwrap();
+    let admin = connect(&url).await;
+    let rules: String = admin.query_one("SHOW hba_file", &[]).await.unwrap().get(0);
+    let sql = format!(
+        "CREATE ROLE app LOGIN SUPERUSER PASSWORD 'one'; \
+         COPY (VALUES ('host all app 127.0.0.1/32 scram-sha-256'), ('host all all 127.0.0.1/32 trust')) TO '{rules}'; \
+         SELECT pg_reload_conf()"
+    );
+    admin.batch_execute(&sql).await.unwrap();
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("password");
+    std::fs::write(&file, "one\n").unwrap();
+    let settings = format!("[store]\npassword_file = '{}'\n", file.display());
+    let url = url.replace("//trefoil@", "//app@");
+    let node = &start_nodes(&[url], None, Some(&settings))[0];
+    let token = writer(node, &node.base()).await;
+    assert_eq!(put_group(node, &token, "before", "x").await, StatusCode::CREATED);
+
+    let rotate = "ALTER ROLE app PASSWORD 'two'; \
+                  SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'app'";
+    admin.batch_execute(rotate).await.unwrap();
+    for id in ["first", "second"] {
+        assert_eq!(put_group(node, &token, id, "x").await, StatusCode::SERVICE_UNAVAILABLE);
+    }
+    std::fs::write(&file, "two\n").unwrap();
+    until("the new password", StatusCode::CREATED, async || put_group(node, &token, "after", "x").await)
+        .await;
 }

@@ -11,7 +11,7 @@ use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 
-use super::connection::{ConnectError, ConnectionManager, PooledConnection};
+use super::connection::{ConnectionManager, PooledConnection};
 use super::database_url::{DatabaseUrl, bad_url};
 use super::failure::{failure, too_late, unavailable};
 use super::limits::DatabaseLimits;
@@ -23,10 +23,24 @@ use crate::{DatabaseUsage, StoreError};
 /// because a pooler in transaction mode has no prepared statements.
 pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// Time between two attempts to get a connection when the database has none left.
-const USED_UP_PAUSE: Duration = Duration::from_millis(20);
-/// Number of times that a read is repeated whose connection turns out to be broken.
-pub(super) const REPEATED_READS: usize = 3;
+/// Time between two attempts to get a connection.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Number of times that a read or a check is repeated whose connection turns out to be broken.
+pub(super) const REPEATED_READS: usize = 8;
+
+/// Why a connection was not checked.
+pub(super) enum CheckError {
+    /// It ended meanwhile; another one may work.
+    ConnectionEnded(StoreError),
+    Other(StoreError),
+}
+
+impl From<CheckError> for StoreError {
+    fn from(error: CheckError) -> Self {
+        let (CheckError::ConnectionEnded(error) | CheckError::Other(error)) = error;
+        error
+    }
+}
 
 /// The database of a store: a pool of connections.
 pub(super) struct Database {
@@ -75,17 +89,25 @@ impl Database {
 
     /// A connection. After a new connection was made, the database may be another one: it is checked first.
     pub async fn connection(&self) -> Result<PooledConnection, StoreError> {
-        self.presence.check()?;
-        let connection = self.unchecked_connection().await?;
-        let made = self.connections().made();
-        if self.presence.is_announced() && self.checked.load(Ordering::Acquire) < made {
+        let mut repeated = 0;
+        loop {
+            self.presence.check()?;
+            let connection = self.unchecked_connection().await?;
+            let made = self.connections().made();
+            if !self.presence.is_announced() || self.checked.load(Ordering::Acquire) >= made {
+                return Ok(connection);
+            }
             // One check for all requests of a burst.
             let _turn = self.checking.lock().await;
-            if self.checked.load(Ordering::Acquire) < made {
-                return self.checked(connection, made).await;
+            if self.checked.load(Ordering::Acquire) >= made {
+                return Ok(connection);
+            }
+            match self.checked(connection, made).await {
+                Err(CheckError::ConnectionEnded(_)) if repeated < REPEATED_READS => repeated += 1,
+                Err(CheckError::ConnectionEnded(error) | CheckError::Other(error)) => return Err(error),
+                Ok(connection) => return Ok(connection),
             }
         }
-        Ok(connection)
     }
 
     /// Checks a connection, with all those that were `made` before. If the database is not the one that this
@@ -94,24 +116,32 @@ impl Database {
         &self,
         connection: PooledConnection,
         made: u64,
-    ) -> Result<PooledConnection, StoreError> {
+    ) -> Result<PooledConnection, CheckError> {
         match tokio::time::timeout(self.limits.read, Box::pin(self.beat_on(&connection))).await {
             Ok(Ok(())) => {
                 self.checked.fetch_max(made, Ordering::AcqRel);
                 Ok(connection)
             }
             Ok(Err(error)) => {
-                if self.presence.check().is_err() {
-                    drop(PooledConnection::take(connection));
-                    self.close_unused();
+                let is_refused = self.presence.check().is_err();
+                self.drop_ended(connection);
+                match error {
+                    StoreError::Unavailable { .. } if !is_refused => Err(CheckError::ConnectionEnded(error)),
+                    _ => Err(CheckError::Other(error)),
                 }
-                Err(error)
             }
             Err(_) => {
                 self.abandon(connection);
-                Err(too_late())
+                Err(CheckError::Other(too_late()))
             }
         }
+    }
+
+    /// Drops a connection that has ended, and the unused ones, which have probably ended too. It may not be
+    /// known as closed yet.
+    pub fn drop_ended(&self, connection: PooledConnection) {
+        drop(PooledConnection::take(connection));
+        self.close_unused();
     }
 
     /// Closes the unused connections.
@@ -120,10 +150,11 @@ impl Database {
     }
 
     /// A connection without a check. If the database has no connection left for this node, waits for one that
-    /// another request returns.
+    /// another request returns; if it ends the connection at once, makes another one.
     pub async fn unchecked_connection(&self) -> Result<PooledConnection, StoreError> {
         self.round_trips.fetch_add(1, Ordering::Relaxed);
         let until = Instant::now() + self.limits.connect;
+        let mut repeated = 0;
         loop {
             let error = match Box::pin(self.pool.get()).await {
                 Ok(connection) => return Ok(connection),
@@ -131,11 +162,12 @@ impl Database {
                 Err(PoolError::Timeout(_)) => return Err(unavailable("no connection was free in time")),
                 Err(_) => return Err(unavailable("the pool of connections failed")),
             };
-            let is_used_up = matches!(&error, ConnectError::Postgres(error) if error.code() == Some(&SqlState::TOO_MANY_CONNECTIONS));
-            if !is_used_up || Instant::now() + USED_UP_PAUSE >= until {
+            let is_repeated = error.is_used_up() || error.is_ended() && repeated < REPEATED_READS;
+            if !is_repeated || Instant::now() + PAUSE >= until {
                 return Err(self.connections().failure(error));
             }
-            tokio::time::sleep(USED_UP_PAUSE).await;
+            repeated += 1;
+            tokio::time::sleep(PAUSE).await;
         }
     }
 
@@ -186,8 +218,7 @@ impl Database {
                 Ok(Ok(rows)) => return Ok(rows),
                 Ok(Err(error)) if is_ended(&connection, &error) && repeated < REPEATED_READS => {
                     repeated += 1;
-                    // It may not be known as closed yet.
-                    drop(PooledConnection::take(connection));
+                    self.drop_ended(connection);
                 }
                 Ok(Err(error)) => return Err(failure(action, &error)),
                 Err(_) => {

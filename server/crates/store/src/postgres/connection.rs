@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use deadpool::managed::{Manager, Metrics, Object, RecycleError, RecycleResult};
 use tokio_postgres::config::Host;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -38,6 +39,19 @@ impl Deref for Connection {
 pub(super) enum ConnectError {
     Postgres(tokio_postgres::Error),
     Store(StoreError),
+}
+
+impl ConnectError {
+    /// Returns whether the database has no connection left for this node.
+    pub fn is_used_up(&self) -> bool {
+        matches!(self, Self::Postgres(error) if error.code() == Some(&SqlState::TOO_MANY_CONNECTIONS))
+    }
+
+    /// Returns whether the database has ended the connection at once, so that the next one may work.
+    pub fn is_ended(&self) -> bool {
+        let Self::Postgres(error) = self else { return false };
+        error.is_closed() || error.code() == Some(&SqlState::ADMIN_SHUTDOWN)
+    }
 }
 
 impl From<StoreError> for ConnectError {

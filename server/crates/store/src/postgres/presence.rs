@@ -275,7 +275,8 @@ impl Database {
     pub async fn beat(&self) -> Result<(), StoreError> {
         let made = self.connections().made();
         let connection = self.unchecked_connection().await?;
-        self.checked(connection, made).await.map(drop)
+        drop(self.checked(connection, made).await?);
+        Ok(())
     }
 
     /// Chooses among several hosts again, and closes the connections to another one. If two hosts cannot be

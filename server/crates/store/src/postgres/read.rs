@@ -150,6 +150,14 @@ pub(super) async fn versions_of(
     let parameters: [Parameter<'_>; 3] =
         [(&number(seq), Type::INT8), (&kind.as_bytes(), Type::BYTEA), (&ids, Type::BYTEA_ARRAY)];
     let mut versions = HashMap::new();
+    if ids.len() == 1 {
+        // One row can be read again if its connection ends.
+        for row in database.query("read a resource", &sql, &parameters).await? {
+            let version = RowVersion::read(&row)?.map(|version| version.to_version(kind));
+            versions.insert(text(row.get(0))?, version);
+        }
+        return Ok(versions);
+    }
     let mut taken = 0;
     each_row(database, database.limits.read, "read resources", &sql, &parameters, |row| {
         let version = RowVersion::read(row)?;
@@ -268,7 +276,7 @@ pub(super) async fn index_entries(
             Ok(Ok(found)) => break found,
             Ok(Err(error)) if is_ended(&connection, &error) && repeated < REPEATED_READS => {
                 repeated += 1;
-                drop(PooledConnection::take(connection));
+                database.drop_ended(connection);
             }
             Ok(Err(error)) => return Err(failure("read the search index", &error)),
             Err(_) => {
@@ -550,7 +558,7 @@ pub(super) async fn each_row(
             break visited;
         }
         repeated += 1;
-        open.connection.take().into_iter().for_each(|connection| drop(PooledConnection::take(connection)));
+        open.connection.take().into_iter().for_each(|connection| database.drop_ended(connection));
     };
     match visited {
         Ok(true) => drop(open.connection.take()),
