@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use backup::manifest::Manifest;
-use backup::{RestoreReport, RestoreSelection, verify};
+use backup::{RestoreReport, RestoreSelection, StorePurpose, verify};
 use bulk::serve::archive::fail_open_jobs;
 use jiff::Timestamp;
 use serde_json::json;
@@ -53,11 +53,21 @@ pub struct RestoreArgs {
     /// after the backup
     #[arg(long)]
     pub keep_sessions: bool,
-    /// Read everything that a restore reads and compare it with its digests, but write nothing
+    /// Id of the store whose backups are considered, if the location has those of several
+    #[arg(long, value_name = "ID")]
+    pub store_id: Option<String>,
+    /// The restored store takes the place of the earlier one: its backups by schedule and their retention
+    /// continue
+    #[arg(long = "continue", conflicts_with = "drill")]
+    pub continues: bool,
+    /// The restored store is a trial: it makes no backups by schedule
     #[arg(long)]
+    pub drill: bool,
+    /// Read everything that a restore reads and compare it with its digests, but write nothing
+    #[arg(long, conflicts_with_all = ["continues", "drill"])]
     pub verify: bool,
     /// List the backups instead
-    #[arg(long, conflicts_with_all = ["verify", "at", "keep_sessions", "backup"])]
+    #[arg(long, conflicts_with_all = ["verify", "at", "keep_sessions", "backup", "continues", "drill"])]
     pub list: bool,
 }
 
@@ -116,13 +126,20 @@ async fn restore(args: RestoreArgs, console: &Console) -> Result<()> {
     }
     let location = sources.location(args.from.as_deref(), false)?;
     if args.list {
-        for backup in location.backups().await? {
+        let is_of_store = |id: &str| args.store_id.as_deref().is_none_or(|store| store == id);
+        for backup in location.backups().await?.into_iter().filter(|backup| is_of_store(&backup.store_id)) {
             console.print_event(CommandEvent::Record { text: list_line(&backup), json: json!(backup) });
         }
         return Ok(());
     }
     let left_out = if args.keep_sessions { &[][..] } else { identity::ENDED_BY_RESTORE };
-    let selection = RestoreSelection { backup: args.backup, at: args.at, left_out };
+    let purpose = match (args.continues, args.drill) {
+        (true, _) => StorePurpose::Successor,
+        (_, true) => StorePurpose::Drill,
+        _ => StorePurpose::Undecided,
+    };
+    let (backup, at, store) = (args.backup, args.at, args.store_id);
+    let selection = RestoreSelection { backup, at, store, purpose, left_out };
     let mut progress = |done| console.print_event(CommandEvent::Progress(progress_text(done)));
     if args.verify {
         let verified = verify(&location, &selection, &mut progress).await?;
@@ -148,7 +165,7 @@ async fn restore(args: RestoreArgs, console: &Console) -> Result<()> {
         Ok(())
     };
     let report = backup::restore(&location, &selection, &store, targets, finish, now, &mut progress).await?;
-    let text = report_lines(&report, ended, args.keep_sessions);
+    let text = report_lines(&report, ended, args.keep_sessions, purpose);
     let RestoreReport { backup, resources_until, is_between, done } = report;
     let json = json!({
         "backup": backup.id, "moment": backup.time, "resources_until": resources_until, "is_between": is_between,
@@ -161,8 +178,9 @@ async fn restore(args: RestoreArgs, console: &Console) -> Result<()> {
 /// Opens the store that is filled, and reserves the data folder of a node on a database.
 fn list_line(backup: &Manifest) -> String {
     format!(
-        "{}  {:>10} versions  {:>8} records  {:>5} files  {}",
+        "{}  {}  {:>10} versions  {:>8} records  {:>5} files  {}",
         backup.id,
+        backup.store_id,
         backup.versions(),
         backup.records(),
         backup.files.len(),
@@ -170,7 +188,12 @@ fn list_line(backup: &Manifest) -> String {
     )
 }
 
-fn report_lines(report: &RestoreReport, ended_exports: usize, keeps_sessions: bool) -> String {
+fn report_lines(
+    report: &RestoreReport,
+    ended_exports: usize,
+    keeps_sessions: bool,
+    purpose: StorePurpose,
+) -> String {
     let RestoreReport { backup, resources_until, is_between, done } = report;
     let mut lines = vec![
         format!("restored      {}", progress_text(*done)),
@@ -189,6 +212,14 @@ fn report_lines(report: &RestoreReport, ended_exports: usize, keeps_sessions: bo
         true => "sessions      kept: spent codes and revoked tokens from after the backup may be valid again"
             .to_owned(),
         false => "sessions      ended: users and apps sign in again".to_owned(),
+    });
+    lines.push(match purpose {
+        StorePurpose::Successor => "backups       continue in the place of the earlier store".to_owned(),
+        StorePurpose::Drill => "backups       none by schedule, because this store is a drill".to_owned(),
+        StorePurpose::Undecided => {
+            "backups       none by schedule until you run `trefoil store backups --continue` or `--drill`"
+                .to_owned()
+        }
     });
     lines.join("\n")
 }

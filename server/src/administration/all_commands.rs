@@ -143,6 +143,7 @@ commands! {
     Check: / "check" => store::Check;
     Reload: / "reload" => server::Reload;
     ClockAccept: "clock" / "accept" => server::AcceptClock;
+    StoreBackups: "store" / "backups" => store::DecideBackups;
     StoreAccept: "store" / "accept-restored" => store::AcceptRestored;
     ReleaseList: "release" / "list" => release::List;
     ReleaseShow: "release" / "show" => release::Show;
@@ -162,11 +163,7 @@ const GROUPS: &[(&str, &str, &str)] = &[
         "trefoil client add web --redirect-uri https://app.example/cb --scope 'openid profile'",
     ),
     ("clock", "Manage how a running server treats the clock of the machine", "trefoil clock accept"),
-    (
-        "store",
-        "Decide about a database that went back in time",
-        "trefoil store accept-restored --data ./node-1",
-    ),
+    ("store", "Decide about a restored store", "trefoil store backups --continue"),
     ("release", "Manage imported releases of code systems", "trefoil release list"),
     ("keys", "Manage signing keys", "trefoil keys rotate"),
 ];

@@ -16,6 +16,7 @@ use store::{NodePresence, Seq, Versions as _};
 use super::command::RecordAnswer;
 use super::import::default_edition;
 use super::services::AdminServices;
+use crate::node::backup_schedule::undecided;
 use crate::node::releases::Releases;
 use crate::node::saved_indexes::SavedIndexes;
 use crate::records::recent_errors::{RECENT_ERRORS, RecentError};
@@ -92,6 +93,12 @@ async fn read_status(services: &AdminServices<'_>) -> Result<ServerStatus> {
         faults.push(format!("the store cannot be written: {error}"));
     }
     faults.extend(services.audit.fault().map(str::to_owned));
+    faults.extend(backup_fault(services).await?);
+    if let Some(bucket) = services.backups.bucket()
+        && let Err(why) = bucket.check().await
+    {
+        faults.push(format!("the bucket of [files] cannot be used: {why}"));
+    }
     let mut refusals = app.map(|app| app.logs.audit.counts().refusals()).unwrap_or_default();
     refusals.sort_by_key(|(.., count)| std::cmp::Reverse(*count));
     refusals.truncate(SHOWN_REFUSALS);
@@ -129,6 +136,15 @@ async fn read_status(services: &AdminServices<'_>) -> Result<ServerStatus> {
         last_refusals: app.map(|app| app.logs.refusals.recent.list()).unwrap_or_default(),
         last_errors: app.map(|_| RECENT_ERRORS.list()).unwrap_or_default(),
     })
+}
+
+/// Why no backups are made by schedule.
+async fn backup_fault(services: &AdminServices<'_>) -> Result<Option<String>> {
+    if services.backups.schedule.is_none() {
+        return Ok(None);
+    }
+    let undecided = undecided(services.resources.store(), services.clock.now()).await?;
+    Ok(undecided.or_else(|| services.backups.state.facts().fault))
 }
 
 /// Describes the remaining work of the assignment of stored resources to Patients.

@@ -28,6 +28,9 @@ settings_table! {
         key_env: Option<Spanned<String>> = None,
         /// Time between two backups, 1 to 744.
         every_h: Spanned<u32> ["hours"] = implicit(24),
+        /// Time of day of a backup in UTC, as `"02:30"`; the others follow in the interval. Without it, the
+        /// first one is made at the start.
+        at: Option<Spanned<String>> = None,
         /// Time after which the next backup contains everything again, 1 to 366. The others contain what was
         /// written since the one before.
         full_every_days: Spanned<u32> ["days"] = implicit(7),
@@ -52,6 +55,8 @@ pub struct BackupSchedule {
     pub to: String,
     /// Time between two backups.
     pub every: SignedDuration,
+    /// Time of day in UTC at which one is due, as the time since midnight.
+    pub at: Option<SignedDuration>,
     /// Time after which a backup is full.
     pub full_every: SignedDuration,
     /// Time for which a backup is kept.
@@ -67,6 +72,16 @@ impl BackupSection {
         let hours = source.bounded_number("every_h", &self.every_h, 1..=744)?;
         let full_days = source.bounded_number("full_every_days", &self.full_every_days, 1..=366)?;
         let keep_days = source.bounded_number("keep_days", &self.keep_days, 1..=3660)?;
+        let at = match &self.at {
+            Some(text) => Some(time_of_day(text.as_ref()).ok_or_else(|| {
+                source.value_error(
+                    text.span(),
+                    "at",
+                    "a time of day has hours and minutes, such as \"02:30\"",
+                )
+            })?),
+            None => None,
+        };
         let secret = source.read_secret("key", self.key_file.as_ref(), self.key_env.as_ref())?;
         let key = match secret {
             Some(text) => {
@@ -90,11 +105,21 @@ impl BackupSection {
         let schedule = BackupSchedule {
             to: to_text,
             every: SignedDuration::from_hours(hours.into()),
+            at,
             full_every: days(full_days),
             keep: days(keep_days),
         };
         Ok(BackupConfig { schedule: Some(schedule), key })
     }
+}
+
+/// The time since midnight of a text such as `02:30`.
+fn time_of_day(text: &str) -> Option<SignedDuration> {
+    let (hours, minutes) =
+        text.split_once(':').filter(|(hours, minutes)| hours.len() == 2 && minutes.len() == 2)?;
+    let (hours, minutes): (u8, u8) = (hours.parse().ok()?, minutes.parse().ok()?);
+    (hours < 24 && minutes < 60)
+        .then(|| SignedDuration::from_mins(i64::from(hours) * 60 + i64::from(minutes)))
 }
 
 /// `true` if a location of backups is a bucket; otherwise it is a folder.

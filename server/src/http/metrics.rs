@@ -204,12 +204,17 @@ async fn gauges(app: &Arc<App>) -> Vec<Gauge> {
     if let Some(free) = free_bytes(&app.config.data) {
         gauges.push(gauge("trefoil_data_free_bytes", "Free space for the data folder", free as f64));
     }
-    if app.backups.schedule.is_some() {
-        gauges.push(gauge(
-            "trefoil_backup_timestamp_seconds",
-            "Time of the last backup by schedule",
-            app.backups.last_time() as f64,
-        ));
+    let facts = app.backups.state.facts();
+    if app.backups.schedule.is_some() && !facts.is_drill {
+        let last = facts.last.map_or(0, |last| last.as_second()) as f64;
+        let duration = facts.duration.map_or(0.0, |duration| duration.as_secs_f64());
+        let failing = f64::from(u8::from(facts.fault.is_some()));
+        gauges.extend([
+            gauge("trefoil_backup_timestamp_seconds", "Time of the last backup by schedule", last),
+            gauge("trefoil_backup_bytes", "Size of the last backup by schedule", facts.bytes as f64),
+            gauge("trefoil_backup_duration_seconds", "Time that the last backup of this node took", duration),
+            gauge("trefoil_backup_failing", "1 while no backup by schedule can be made", failing),
+        ]);
     }
     if let Some(certificate) = app.certificate.get() {
         let until = certificate.valid_until().as_second() as f64;

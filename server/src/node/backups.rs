@@ -1,10 +1,9 @@
-//! The parts of a backup of this server besides its store (releases and files of exports), and the schedule.
+//! The parts of a backup of this server besides its store: releases and files of exports.
 
 use std::fs;
 use std::io;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use anyhow::{Context as _, Result, anyhow};
 use backup::manifest::AuditPosition;
@@ -15,38 +14,24 @@ use backup::{
 use bulk::serve::archive::ExportArchive;
 use bulk::{FileLocation, ObjectBucket};
 use futures_util::TryStreamExt as _;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
-use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use store::Store;
 use store::folder::make_folder;
 use store::space::DiskSpace;
-use store::{Expect, Ledger as _, LedgerWrite, Store, StoreError};
 
 use crate::config::backup::{BackupSchedule, KEY_FORM};
 use crate::config::files::BucketAccess;
 use crate::config::{Config, ServeFlags};
+use crate::node::schedule_state::ScheduleState;
 use crate::node::shared_releases::hex;
 
 /// Beginning of the names of releases in a backup, and of files of exports.
 const RELEASES: &str = "releases/";
 const EXPORTS: &str = "exports/";
-/// Key of the record of the node that makes the backup ([`BackupTurn`]), and the longest time for which it
-/// holds.
-const TURN: &str = "backup/turn";
-const LONGEST_TURN: SignedDuration = SignedDuration::from_hours(6);
-
-/// The node that makes a backup.
-#[derive(Debug, Serialize, Deserialize)]
-struct BackupTurn {
-    /// Id of the node; `None` if the store belongs to one server.
-    node: Option<String>,
-    /// Id of the backup.
-    backup: String,
-}
-
 /// The parts of a server that a backup contains besides its store.
 pub struct BackupSources {
     data: PathBuf,
@@ -58,9 +43,8 @@ pub struct BackupSources {
     pub schedule: Option<BackupSchedule>,
     /// SHA-256 of the configuration file.
     configuration_sha256: Option<String>,
-    last_time: AtomicI64,
-    /// Whether this process makes a backup by schedule.
-    has_turn: AtomicBool,
+    /// The state of the backups by schedule.
+    pub state: ScheduleState,
 }
 
 impl BackupSources {
@@ -75,8 +59,7 @@ impl BackupSources {
             key: config.backup.key.clone(),
             schedule: config.backup.schedule.clone(),
             configuration_sha256: configuration.map(|text| hex(&Sha256::digest(text))),
-            last_time: AtomicI64::new(0),
-            has_turn: AtomicBool::new(false),
+            state: ScheduleState::default(),
         }
     }
 
@@ -101,6 +84,11 @@ impl BackupSources {
         let key = BackupKey::from_base64(&text);
         self.key = Some(Arc::new(key.with_context(|| format!("{}: {KEY_FORM}", path.display()))?));
         Ok(())
+    }
+
+    /// The bucket of `[files]`.
+    pub fn bucket(&self) -> Option<&ObjectBucket> {
+        self.bucket.as_ref()
     }
 
     /// Makes a backup.
@@ -187,87 +175,6 @@ impl BackupSources {
             count += u64::from(attachment.copy_to(&target).await?);
         }
         Ok(count)
-    }
-
-    /// Makes a backup if one is due, and removes old ones. Nodes on one database take turns.
-    ///
-    /// # Errors
-    /// An error if the location or the store fails.
-    pub async fn run_schedule(&self, store: &Store, now: Timestamp) -> Result<()> {
-        let Some(schedule) = &self.schedule else { return Ok(()) };
-        let location = self.location(None, true)?;
-        let (backups, store_id) = (location.backups().await?, store.id());
-        let own = || backups.iter().rev().filter(|backup| backup.store_id == store_id);
-        let last = own().next().map(|last| last.time);
-        self.last_time.store(last.map_or(0, Timestamp::as_second), Ordering::Relaxed);
-        if last.is_some_and(|last| last > now - schedule.every) {
-            return Ok(());
-        }
-        self.end_turn_of_ended_node(store, &location, now).await?;
-        let turn = BackupTurn { node: store.node_id().await, backup: Manifest::id_at(now) };
-        let turn = serde_json::to_vec(&turn).expect("a turn has string keys only");
-        let turn = LedgerWrite::put(TURN, turn, Expect::Absent).expiring(now + LONGEST_TURN);
-        match store.write(vec![turn], now).await {
-            Err(StoreError::Conflict { .. }) => return Ok(()),
-            written => drop(written?),
-        }
-        self.has_turn.store(true, Ordering::Relaxed);
-        let last_full = own().find(|backup| backup.follows.is_none());
-        let full = last_full.is_none_or(|full| full.time <= now - schedule.full_every);
-        let made = self.back_up(store, &location, full, now, &mut |_| {}).await;
-        // If the turn cannot be ended, it ends by itself.
-        drop(store.write(vec![LedgerWrite::delete(TURN, Expect::Any)], now).await);
-        self.has_turn.store(false, Ordering::Relaxed);
-        let manifest = made?;
-        self.last_time.store(manifest.time.as_second(), Ordering::Relaxed);
-        tracing::info!(
-            id = manifest.id,
-            versions = manifest.versions(),
-            bytes = manifest.bytes(),
-            "a backup was made"
-        );
-        let removed = backup::remove_old(&location, &store_id, schedule.keep, now).await?;
-        if !removed.is_empty() {
-            tracing::info!(ids = removed.join(", "), "old backups were removed");
-        }
-        Ok(())
-    }
-
-    /// Ends the turn of a node that has ended during its backup, and removes what it has written.
-    async fn end_turn_of_ended_node(
-        &self,
-        store: &Store,
-        location: &BackupLocation,
-        now: Timestamp,
-    ) -> Result<()> {
-        let Some(record) = store.get(TURN, now).await? else { return Ok(()) };
-        // A node of an earlier version has written no name: its turn ends by itself.
-        let Ok(turn) = serde_json::from_slice::<BackupTurn>(&record.value) else { return Ok(()) };
-        let is_running = match &turn.node {
-            // No other process uses the store, and this one makes one backup at a time.
-            None => self.has_turn.load(Ordering::Relaxed),
-            Some(node) => store.nodes().await?.iter().any(|other| other.id == *node && other.is_running),
-        };
-        if is_running {
-            return Ok(());
-        }
-        location.remove_partial(&turn.backup).await?;
-        tracing::warn!(
-            id = turn.backup,
-            "a backup was interrupted by the end of its server; its files were removed"
-        );
-        let ended = LedgerWrite::delete(TURN, Expect::Revision(record.revision));
-        match store.write(vec![ended], now).await {
-            // Another node has ended it.
-            Err(StoreError::Conflict { .. }) => Ok(()),
-            ended => Ok(ended.map(drop)?),
-        }
-    }
-
-    /// The time of the last backup in the location of the schedule, in seconds since 1970; 0 if there is
-    /// none.
-    pub fn last_time(&self) -> i64 {
-        self.last_time.load(Ordering::Relaxed)
     }
 
     fn releases(&self) -> io::Result<Arc<dyn ObjectStore>> {

@@ -24,11 +24,12 @@
 //! | [`process_usage`] | memory, processor time and descriptors of this process |
 //! | [`data_folder`], [`store_state`] | the data folder; stores that must not be used |
 //! | [`drain`] | the end of a server whose store moves |
-//! | [`backups`] | backups by schedule, and the files that they contain |
+//! | [`backups`], [`backup_schedule`], [`schedule_state`] | what backups contain besides the store; backups by schedule |
 //! | [`development_certificate`], [`certificate`], [`tls`] | the development CA; the certificate that is presented; the TLS configuration |
 
 pub mod abandoned_requests;
 pub mod app;
+pub mod backup_schedule;
 pub mod backups;
 pub mod byte_budget;
 pub mod capacity;
@@ -56,6 +57,7 @@ pub mod release_files;
 pub mod releases;
 pub mod reload;
 pub mod saved_indexes;
+pub mod schedule_state;
 pub mod server_address;
 pub mod shared_releases;
 pub mod store_state;

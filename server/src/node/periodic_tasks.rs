@@ -158,7 +158,7 @@ async fn maintain_keys(app: Arc<App>) -> Result<()> {
 
 /// Makes a backup if one is due.
 async fn back_up(app: Arc<App>) -> Result<()> {
-    app.backups.run_schedule(&app.store, app.clock.now()).await
+    app.backups.run_schedule(&app.store, || app.clock.now()).await
 }
 
 /// Follows the changes of clients, users, revocations and keys by other nodes. A node that has not succeeded

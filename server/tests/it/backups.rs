@@ -421,3 +421,80 @@ async fn another_node_takes_the_turn_of_one_that_has_ended() {
     assert!((0..500).any(|_| made()), "no backup was made");
     assert!(!part.exists(), "the interrupted backup is still there");
 }
+
+/// The ids of the stores in a location, and the number of their backups.
+fn stores_in(location: &Path) -> BTreeMap<String, usize> {
+    let mut stores = BTreeMap::new();
+    for line in trefoil(&["restore", "--from", path(location), "--list", "--json"], 0).lines() {
+        let backup: Value = serde_json::from_str(line).unwrap();
+        *stores.entry(backup["store_id"].as_str().unwrap().to_owned()).or_default() += 1;
+    }
+    stores
+}
+
+/// Restores the last backup of a location to a new folder with production's settings.
+fn restored(location: &Path, settings: &str, options: &[&str]) -> Server {
+    let server = Server::in_fresh_folder().with_settings(settings);
+    let restore = ["restore", "--from", path(location), "--data", path(server.data())];
+    trefoil(&[&restore[..], options].concat(), 0);
+    server
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restored_store_makes_backups_when_the_operator_has_said_what_it_is_for() {
+    let location = TempDir::new().unwrap();
+    let settings = format!("[backup]\nto = {:?}\nevery_h = 1\n", location.path());
+    let mut production = Server::in_fresh_folder().with_settings(&settings);
+    production.start();
+    let is_made = || !stores_in(location.path()).is_empty();
+    assert!((0..500).any(|_| is_made()), "no backup was made");
+    production.stop();
+    let production_id = stores_in(location.path()).into_keys().next().unwrap();
+
+    // Without a decision, the store makes none, and says so.
+    let mut undecided = restored(location.path(), &settings, &[]);
+    undecided.start();
+    let config = path(&undecided.data().join("trefoil.toml")).to_owned();
+    let status = undecided.trefoil(&["status"]);
+    assert_eq!(status.status.code(), Some(1), "{}", text(&status));
+    assert!(text(&status).contains("no backups are made by schedule"), "{}", text(&status));
+    assert!(undecided.log().contains("trefoil store backups"), "{}", undecided.log());
+    assert_eq!(stores_in(location.path()).len(), 1);
+    let decided = undecided.trefoil(&["store", "backups", "--drill"]);
+    assert!(decided.status.success(), "{}", text(&decided));
+    undecided.stop();
+    undecided.start();
+    let status = undecided.trefoil(&["status"]);
+    assert_eq!(status.status.code(), Some(0), "{}", text(&status));
+    assert_eq!(stores_in(location.path()).len(), 1, "a drill makes no backups");
+
+    // A backup of the drill by hand belongs to its store: neither a restore nor a moment confuses the two.
+    let by_hand = undecided.trefoil(&["backup", "--config", &config]);
+    assert!(by_hand.status.success(), "{}", text(&by_hand));
+    let target = TempDir::new().unwrap();
+    let from = ["restore", "--from", path(location.path()), "--data", path(target.path())];
+    let refused = trefoil(&from, 1);
+    assert!(refused.contains("backups of several stores") && refused.contains(&production_id), "{refused}");
+    trefoil(&[&from[..], &["--store-id", &production_id, "--verify"]].concat(), 0);
+    undecided.stop();
+
+    // The successor continues: the backup of production is its last one, and later only its own count.
+    let mut successor = restored(location.path(), &settings, &["--store-id", &production_id, "--continue"]);
+    successor.start();
+    let status = successor.trefoil(&["status"]);
+    assert_eq!(status.status.code(), Some(0), "{}", text(&status));
+    assert_eq!(stores_in(location.path()).len(), 2, "the next backup is not due");
+    let config = path(&successor.data().join("trefoil.toml")).to_owned();
+    let next = successor.trefoil(&["backup", "--config", &config]);
+    assert!(text(&next).contains("full"), "{}", text(&next));
+    for folder in std::fs::read_dir(location.path()).unwrap().flatten() {
+        let manifest = folder.path().join("manifest.json");
+        let Ok(manifest) = std::fs::read(&manifest) else { continue };
+        let manifest: Value = serde_json::from_slice(&manifest).unwrap();
+        if manifest["store_id"] != production_id.as_str() && manifest["continues"].is_null() {
+            std::fs::remove_dir_all(folder.path()).unwrap();
+        }
+    }
+    let verified = trefoil(&[&from[..], &["--verify"]].concat(), 0);
+    assert!(verified.contains("is complete"), "{verified}");
+}

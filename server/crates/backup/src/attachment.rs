@@ -66,10 +66,11 @@ impl Attachment {
         if !location.has(&object, length).await? {
             let target =
                 AttachmentTarget { objects: location.objects().clone(), path: location.path(&object) };
+            location.make_folder_of(&object)?;
             let coding = key.map_or(Coding::None, |key| Coding::Seal(PieceSealer::new(key, &object)));
             match transfer(&self.objects, &meta.location, &target, coding).await {
                 // The object is named by the digest, so that another content must not get this name.
-                Ok(digest) if digest == (file.sha256.clone(), bytes) => {}
+                Ok(digest) if digest == (file.sha256.clone(), bytes) => location.make_private(&object)?,
                 Ok(_) => {
                     drop(target.objects.delete(&target.path).await);
                     let changed =

@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 
 use crate::manifest::Segment;
 use crate::receiver::MARKER;
+use crate::succession::RECORDS;
 use crate::{BackupError, BackupLocation};
 
 /// Number of rows of a part, and the size of their contents in bytes.
@@ -97,7 +98,8 @@ impl BackupContent {
             let sent = run_blocking(move || {
                 let mut parts = PartSender::new(sender);
                 segment.read_rows(&bytes, key.as_deref(), |entry: LedgerEntry| {
-                    let is_left_out = left_out.iter().any(|prefix| entry.key.starts_with(prefix));
+                    let mut left_out = left_out.iter().chain(&[RECORDS]);
+                    let is_left_out = left_out.any(|prefix| entry.key.starts_with(prefix));
                     if is_left_out { Ok(true) } else { parts.record(entry) }
                 })?;
                 parts.flush()

@@ -6,7 +6,7 @@ use resources::erase::repeat_in_copy;
 use store::{PageLimit, ReplayPart, Seq, Store, Versions as _};
 
 use crate::receiver::{MARKER, Receiver, Unfinished};
-use crate::{BackupError, Progress, ProgressSink};
+use crate::{BackupError, Progress, ProgressSink, Succession};
 
 /// Maximum number of passes over a source that is written to.
 const ROUNDS: usize = 8;
@@ -84,6 +84,7 @@ pub async fn copy_store(
         progress(done);
     }
     let finish = async || {
+        Succession::copy(source, target, keeps_source, now).await?;
         finish().await?;
         let Some(closed) = closed else { return Ok(()) };
         // In a database, rounds that were refused have taken numbers, too.

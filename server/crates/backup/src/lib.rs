@@ -14,6 +14,7 @@
 //! | [`restore`](mod@restore) | restores a store |
 //! | [`verify`](mod@verify) | proves that backups can be restored |
 //! | [`retention`] | removes old backups |
+//! | [`succession`] | whether a restored store takes the place of the earlier one |
 //! | [`copy`](mod@copy) | copies a store into another one |
 //! | `receiver` | an empty store that is being filled, and cannot be used until it is complete |
 //!
@@ -43,6 +44,7 @@ pub mod retention;
 mod rows;
 pub mod seal;
 mod segments;
+pub mod succession;
 pub mod verify;
 pub mod write;
 
@@ -55,6 +57,7 @@ pub use receiver::{Unfinished, reuse_moved, unfinished};
 pub use restore::{RestoreReport, RestoreSelection, restore};
 pub use retention::remove_old;
 pub use seal::BackupKey;
+pub use succession::{StorePurpose, Succession};
 pub use verify::{VerifiedBackup, verify};
 pub use write::{BackupOptions, back_up};
 

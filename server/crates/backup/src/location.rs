@@ -1,7 +1,10 @@
 //! Where backups are kept: a folder, or a part of a bucket.
 
 use std::fmt;
-use std::path::Path as FilePath;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,16 +17,24 @@ use store::folder::make_folder;
 use crate::manifest::Manifest;
 use crate::{BackupError, BackupKey};
 
-/// Mode of a folder that is created here: backups contain passwords, keys and health data.
+/// Modes of folders and files that are created here, whatever the umask is: backups contain passwords, keys
+/// and health data.
 const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
 
 /// A place with any number of backups, of one store or of several.
 #[derive(Clone)]
 pub struct BackupLocation {
     objects: Arc<dyn ObjectStore>,
     prefix: Path,
+    /// The folder; `None` for a bucket.
+    folder: Option<PathBuf>,
     name: String,
     key: Option<Arc<BackupKey>>,
+}
+
+fn unusable(path: &FilePath, error: &io::Error) -> BackupError {
+    BackupError::Refused(format!("{}: {error}", path.display()))
 }
 
 impl fmt::Debug for BackupLocation {
@@ -50,12 +61,13 @@ impl BackupLocation {
         }
         let objects = LocalFileSystem::new_with_prefix(folder).map_err(|error| refused(error.to_string()))?;
         let name = folder.display().to_string();
-        Ok(Self { objects: Arc::new(objects.with_fsync(true)), prefix: Path::default(), name, key: None })
+        let objects = Arc::new(objects.with_fsync(true));
+        Ok(Self { objects, prefix: Path::default(), folder: Some(folder.to_owned()), name, key: None })
     }
 
     /// The backups in a bucket, whose keys begin with `prefix`. `name` is for messages.
     pub fn bucket(objects: Arc<dyn ObjectStore>, prefix: Path, name: String) -> Self {
-        Self { objects, prefix, name, key: None }
+        Self { objects, prefix, folder: None, name, key: None }
     }
 
     /// Encrypts backups with this key, and reads those that are encrypted with it. Without a key, backups are
@@ -98,8 +110,28 @@ impl BackupLocation {
     }
 
     pub(crate) async fn put(&self, object: &str, bytes: Bytes) -> Result<(), BackupError> {
+        self.make_folder_of(object)?;
         let written = self.objects.put(&self.path(object), PutPayload::from(bytes)).await;
-        written.map(drop).map_err(self.failed("write", object))
+        written.map_err(self.failed("write", object))?;
+        self.make_private(object)
+    }
+
+    /// Makes the folder of an object, which only the owner may read.
+    pub(crate) fn make_folder_of(&self, object: &str) -> Result<(), BackupError> {
+        let (Some(root), Some((folder, _))) = (&self.folder, object.rsplit_once('/')) else { return Ok(()) };
+        let folder = root.join(folder);
+        if folder.is_dir() {
+            return Ok(());
+        }
+        make_folder(&folder, FOLDER_MODE).map_err(|error| unusable(&folder, &error))
+    }
+
+    /// Permits only the owner to read the file of an object.
+    pub(crate) fn make_private(&self, object: &str) -> Result<(), BackupError> {
+        let Some(root) = &self.folder else { return Ok(()) };
+        let file = root.join(object);
+        let changed = fs::set_permissions(&file, Permissions::from_mode(FILE_MODE));
+        changed.map_err(|error| unusable(&file, &error))
     }
 
     pub(crate) async fn get(&self, object: &str) -> Result<Bytes, BackupError> {

@@ -24,6 +24,9 @@ pub struct Manifest {
     pub follows: Option<String>,
     /// Id of the store.
     pub store_id: String,
+    /// Ids of the earlier stores whose place the store takes, the last one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub continues: Vec<String>,
     /// Sequence number after which the log begins.
     pub after: u64,
     /// Sequence number of the moment.
@@ -115,6 +118,7 @@ impl Manifest {
             time,
             follows: follows.map(|follows| follows.id.clone()),
             store_id,
+            continues: Vec::new(),
             after: follows.map_or(0, |follows| follows.seq),
             seq: moment.seq.0,
             revision: moment.revision,

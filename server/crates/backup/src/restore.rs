@@ -5,6 +5,7 @@ use store::{Store, StoreMoment, Versions as _};
 
 use crate::content::BackupContent;
 use crate::receiver::Receiver;
+use crate::succession::{StorePurpose, Succession};
 use crate::{AttachmentTarget, BackupError, BackupLocation, Manifest, Progress, ProgressSink};
 
 /// The backup or moment to restore.
@@ -15,6 +16,11 @@ pub struct RestoreSelection {
     /// Moment to which resources are restored, which may lie between two backups. Everything else is restored
     /// as of the last backup before it.
     pub at: Option<Timestamp>,
+    /// Id of the store whose backups are considered. Without it, the location must have those of one store,
+    /// or of stores that took the place of each other.
+    pub store: Option<String>,
+    /// Purpose of the restored store.
+    pub purpose: StorePurpose,
     /// Beginnings of the keys of records that are not restored.
     pub left_out: &'static [&'static str],
 }
@@ -52,25 +58,27 @@ impl RestorePlan {
     ) -> Result<Self, BackupError> {
         let refused = |text: String| Err(BackupError::Refused(text));
         let name = location.name();
-        let Some(last) = backups.last() else {
-            return refused(format!("{name} contains no backup"));
+        let is_of_store =
+            |backup: &&Manifest| selection.store.as_ref().is_none_or(|store| backup.store_id == *store);
+        let candidates: Vec<&Manifest> = backups.iter().filter(is_of_store).collect();
+        let Some(last) = candidates.last() else {
+            return refused(match &selection.store {
+                None => format!("{name} contains no backup"),
+                Some(store) => format!("{name} contains no backup of the store {store}"),
+            });
         };
         let backup = match (&selection.backup, selection.at) {
-            (Some(id), _) => match backups.iter().find(|backup| backup.id == *id) {
-                Some(backup) => backup,
+            (Some(id), _) => match candidates.iter().find(|backup| backup.id == *id) {
+                Some(backup) => *backup,
                 None => {
                     return refused(format!("{name} contains no backup {id}; the last one is {}", last.id));
                 }
             },
-            (None, Some(at)) => {
-                // A folder can have backups of an earlier store, whose moments say nothing about this one.
-                let mut of_store = backups.iter().filter(|backup| backup.store_id == last.store_id);
-                match of_store.rfind(|backup| backup.time <= at) {
-                    Some(backup) => backup,
-                    None => return refused(format!("{name} contains no backup from before {at}")),
-                }
-            }
-            (None, None) => last,
+            (None, Some(at)) => backup_before(name, &candidates, at)?,
+            (None, None) => match &heads(&candidates)[..] {
+                [head] => *head,
+                heads => return refused(several_stores(name, heads)),
+            },
         };
         let mut chain = chain(backups, backup)?;
         let next = selection.at.filter(|at| *at > backup.time);
@@ -97,6 +105,50 @@ impl RestorePlan {
         };
         Ok(Self { backup: backup.clone(), content, is_between: next.is_some() })
     }
+}
+
+/// The last backup of each store whose place no other one takes.
+fn heads<'a>(backups: &[&'a Manifest]) -> Vec<&'a Manifest> {
+    let is_last = |backup: &&&Manifest| {
+        let is_later = |other: &&&Manifest| other.store_id == backup.store_id && other.id > backup.id;
+        let is_continued = |other: &&&Manifest| other.continues.contains(&backup.store_id);
+        !backups.iter().any(|other| is_later(&other) || is_continued(&other))
+    };
+    backups.iter().filter(is_last).copied().collect()
+}
+
+/// The last backup before a moment, of the only store whose backups tell its state at that moment.
+fn backup_before<'a>(
+    name: &str,
+    backups: &[&'a Manifest],
+    at: Timestamp,
+) -> Result<&'a Manifest, BackupError> {
+    let is_last_before = |backup: &&&Manifest| {
+        let is_later = |other: &&&Manifest| {
+            other.store_id == backup.store_id && other.id > backup.id && other.time <= at
+        };
+        backup.time <= at && !backups.iter().any(|other| is_later(&other))
+    };
+    let before: Vec<&Manifest> = backups.iter().filter(is_last_before).copied().collect();
+    let is_known = |backup: &&&Manifest| {
+        backup.time == at
+            || backups.iter().any(|other| other.follows.as_ref() == Some(&backup.id) && other.time >= at)
+    };
+    let known: Vec<&Manifest> = before.iter().filter(is_known).copied().collect();
+    match (&known[..], &before[..]) {
+        ([backup], _) | ([], [backup]) => Ok(backup),
+        ([], []) => Err(BackupError::Refused(format!("{name} contains no backup from before {at}"))),
+        ([], several) | (several, _) => Err(BackupError::Refused(several_stores(name, several))),
+    }
+}
+
+fn several_stores(name: &str, last: &[&Manifest]) -> String {
+    let stores: Vec<String> =
+        last.iter().map(|backup| format!("{} with the backup {}", backup.store_id, backup.id)).collect();
+    format!(
+        "{name} contains backups of several stores ({}); choose one with --store-id, or a backup with --backup",
+        stores.join(", ")
+    )
 }
 
 /// The backup and all that it follows, the full one first.
@@ -153,6 +205,10 @@ pub async fn restore(
     let seq = match selection.at {
         Some(_) => store.last_seq().await?,
         None => backup.moment().seq,
+    };
+    let finish = async || {
+        Succession::of_restored(&backup, selection.purpose).write(store, now).await?;
+        finish().await
     };
     receiver.complete(StoreMoment { seq, ..backup.moment() }, finish).await?;
     Ok(RestoreReport { backup, resources_until, is_between, done })

@@ -12,15 +12,16 @@ use crate::{BackupError, BackupLocation, Manifest};
 /// made.
 const UNNAMED_AGE: SignedDuration = SignedDuration::from_hours(24);
 
-/// Removes the backups of a store that are older than `keep`, and the files that no backup names any more. A
-/// backup is kept as long as another one follows it, directly or not, that is kept. The last full backup and
-/// those that follow it are always kept. Returns the ids of the removed backups.
+/// Removes the backups of a store, and of those whose place it takes, that are older than `keep`, and the
+/// files that no backup names any more. A backup is kept as long as another one follows it, directly or not,
+/// that is kept. The last full backup and those that follow it are always kept. Returns the ids of the
+/// removed backups.
 ///
 /// # Errors
 /// Returns [`BackupError`] if the location cannot be read or an object not removed.
 pub async fn remove_old(
     location: &BackupLocation,
-    store_id: &str,
+    store_ids: &[String],
     keep: SignedDuration,
     now: Timestamp,
 ) -> Result<Vec<String>, BackupError> {
@@ -28,7 +29,9 @@ pub async fn remove_old(
     let oldest = now - keep;
     let mut removed = Vec::new();
     // The newest comes first, so that a backup goes before the one that it follows.
-    for chain in chains(backups.iter().filter(|backup| backup.store_id == store_id)).iter().rev().skip(1) {
+    for chain in
+        chains(backups.iter().filter(|backup| store_ids.contains(&backup.store_id))).iter().rev().skip(1)
+    {
         if chain.iter().all(|backup| backup.time < oldest) {
             for backup in chain.iter().rev() {
                 // Without its manifest it is no backup, so that an interrupted removal leaves none in part.

@@ -5,7 +5,7 @@ use store::{PageLimit, Seq, Store, Version};
 
 use crate::manifest::AuditPosition;
 use crate::segments::SegmentWriter;
-use crate::{Attachment, BackupError, BackupLocation, Manifest, Progress, ProgressSink};
+use crate::{Attachment, BackupError, BackupLocation, Manifest, Progress, ProgressSink, Succession};
 
 /// Size of a page of the log.
 const PAGE: PageLimit = PageLimit { count: 2_000, bytes: 4 << 20 };
@@ -51,6 +51,8 @@ pub async fn back_up(
     };
     let last = last.filter(|last| !options.full && is_usable(last));
     let mut manifest = Manifest::new(now, store_id, at, last);
+    let succession = Succession::read(store, now).await?;
+    manifest.continues = succession.map_or_else(Vec::new, |succession| succession.continued().to_vec());
     manifest.configuration_sha256 = options.configuration_sha256;
     manifest.audit = options.audit;
     manifest.key_id = key_id;

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf, absolute};
 
 use anyhow::{Context as _, ensure};
+use backup::{StorePurpose, Succession};
 use bulk::serve::operator;
 use clap::Args;
 use resources::assign_stored::assign_all;
@@ -304,5 +305,38 @@ impl Command for AcceptRestored {
     async fn run(self, call: &Call<'_>, events: EventSink<'_>) -> Result<Answer, CommandError> {
         accept_restored::accept_restored(call.services, events).await?;
         Ok(Answer::Told(0))
+    }
+}
+
+/// Decide whether a restored store makes backups by schedule.
+///
+/// Until then, a store that was restored without --continue or --drill makes none, so that a trial does not
+/// write into the location of the store that it was made from.
+#[derive(Debug, Args, Serialize, Deserialize)]
+#[command(after_help = "Example:\n  trefoil store backups --continue")]
+pub struct DecideBackups {
+    /// The store takes the place of the earlier one: its backups by schedule and their retention
+    /// continue
+    #[arg(long = "continue", required_unless_present = "drill", conflicts_with = "drill")]
+    #[serde(rename = "continue")]
+    continues: bool,
+    /// The store is a trial: it makes no backups by schedule
+    #[arg(long)]
+    drill: bool,
+}
+
+impl Command for DecideBackups {
+    const DOORS: Doors = Doors::COMMAND_LINE;
+
+    async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
+        let (purpose, text) = match self.continues {
+            true => {
+                (StorePurpose::Successor, "backups by schedule continue in the place of the earlier store")
+            }
+            false => (StorePurpose::Drill, "this store is a drill, and makes no backups by schedule"),
+        };
+        let (store, now) = (call.services.resources.store(), call.services.clock.now());
+        Succession::decide(store, purpose, now).await.map_err(anyhow::Error::from)?;
+        Ok(Answer::Done(text.to_owned()))
     }
 }

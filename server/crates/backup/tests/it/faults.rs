@@ -1,6 +1,7 @@
 //! Damaged, missing and interrupted backups and restores are refused, and say why.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 
 use jiff::SignedDuration;
@@ -9,8 +10,8 @@ use object_store::{ObjectStoreExt as _, path::Path};
 use store::{Store, Versions as _};
 use tempfile::TempDir;
 use trefoil_backup::{
-    Attachment, AttachmentTarget, BackupLocation, BackupOptions, CopiedStore, RestoreSelection, Unfinished,
-    copy_store, remove_old, unfinished, verify,
+    Attachment, AttachmentTarget, BackupLocation, BackupOptions, CopiedStore, Manifest, RestoreSelection,
+    StorePurpose, Unfinished, copy_store, remove_old, unfinished, verify,
 };
 
 use crate::{BASE, at, back_up, key, put, restore, selection, write};
@@ -109,6 +110,50 @@ async fn an_impossible_selection_is_explained() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_restore_chooses_the_store_that_fits() {
+    let folder = TempDir::new().unwrap();
+    let location = BackupLocation::folder(&folder.path().join("backups"), true).unwrap();
+    let open = |name: &str| Store::open(&folder.path().join(name)).unwrap();
+    let [production, drill] = ["production", "drill"].map(open);
+    write(&production, 0, Some("a"), at(0)).await;
+    back_up(&production, &location, true, at(10)).await;
+    write(&production, 0, Some("b"), at(20)).await;
+    back_up(&production, &location, false, at(30)).await;
+    let choose = async |moment: Option<i64>, store: Option<String>| {
+        let selection = RestoreSelection { at: moment.map(at), store, ..RestoreSelection::default() };
+        match verify(&location, &selection, &mut |_| {}).await {
+            Ok(verified) => verified.backup.store_id,
+            Err(error) => error.to_string(),
+        }
+    };
+    // A drill with a backup of its own, between those of production.
+    let purpose = |purpose| RestoreSelection { purpose, ..RestoreSelection::default() };
+    restore(&location, purpose(StorePurpose::Drill), &drill).await.unwrap();
+    back_up(&drill, &location, true, at(15)).await;
+    let several = choose(None, None).await;
+    assert!(several.contains("several stores") && several.contains("--store-id"), "{several}");
+    assert_eq!(choose(None, Some(drill.id())).await, drill.id());
+    assert_eq!(choose(Some(20), None).await, production.id(), "only its backups tell the moment");
+    assert_eq!(choose(Some(12), None).await, production.id());
+    assert!(choose(Some(40), None).await.contains("several stores"));
+    assert!(choose(None, Some("other".to_owned())).await.contains("no backup of the store other"));
+    fs::remove_dir_all(folder.path().join("backups").join(Manifest::id_at(at(15)))).unwrap();
+
+    // A successor takes the place of the earlier store, and another one that of the first.
+    let mut last = production.id();
+    for (name, time) in [("second", 50), ("third", 60)] {
+        let successor = open(name);
+        let report = restore(&location, purpose(StorePurpose::Successor), &successor).await.unwrap();
+        assert_eq!(report.backup.store_id, last);
+        let made = back_up(&successor, &location, true, at(time)).await;
+        assert_eq!(made.continues.last(), Some(&production.id()));
+        assert_eq!(choose(None, None).await, successor.id());
+        assert_eq!(choose(Some(20), None).await, production.id());
+        last = successor.id();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_source_of_a_copy_is_marked() {
     let (source, target) = (Store::memory(), Store::memory());
     write(&source, 0, Some("x"), at(0)).await;
@@ -163,6 +208,11 @@ async fn files_are_kept_once_and_restored() {
         assert_eq!(made.unwrap().files.len(), 1);
     }
     assert_eq!(fs::read_dir(folder.path().join("files")).unwrap().count(), 1);
+    // Only the owner may read backups.
+    for entry in walk(folder.path()) {
+        let mode = fs::metadata(&entry).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, if entry.is_dir() { 0o700 } else { 0o600 }, "{}", entry.display());
+    }
     let objects = Arc::new(LocalFileSystem::new_with_prefix(to.path()).unwrap());
     let target = |_: &_| Some(AttachmentTarget { objects: objects.clone(), path: Path::from("there/a") });
     trefoil_backup::restore(
@@ -183,6 +233,16 @@ async fn files_are_kept_once_and_restored() {
     let damaged = restore_into(&location, &to).await;
     assert!(damaged.contains("its SHA-256 differs from its name"), "{damaged}");
     assert!(!to.path().join("damaged").exists());
+}
+
+/// All files and folders below a folder.
+fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let below = |path: std::path::PathBuf| {
+        let inside = if path.is_dir() { walk(&path) } else { Vec::new() };
+        [vec![path], inside].concat()
+    };
+    entries.flat_map(below).collect()
 }
 
 async fn restore_into(location: &BackupLocation, folder: &TempDir) -> String {
@@ -210,7 +270,7 @@ async fn old_backups_are_removed_in_chains() {
         ids.push(back_up(&store, &location, number % 3 == 0, now).await.id);
     }
     let now = at(0) + day * 8;
-    let keep = async |days: i32| remove_old(&location, &store.id(), day * days, now).await.unwrap();
+    let keep = async |days: i32| remove_old(&location, &[store.id()], day * days, now).await.unwrap();
     assert_eq!(keep(6).await, Vec::<String>::new());
     // The last backup of the first chain is as old as six days.
     assert_eq!(keep(5).await, [ids[2].clone(), ids[1].clone(), ids[0].clone()]);

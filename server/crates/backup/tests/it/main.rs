@@ -75,7 +75,8 @@ async fn content(store: &Store) -> Content {
         if page.is_empty() {
             break;
         }
-        ledger.extend(page);
+        // The record of a restored or copied store is its own.
+        ledger.extend(page.into_iter().filter(|entry| entry.key != "backup/succession"));
     }
     Content { log: log(store, moment.at().seq).await, ledger }
 }
@@ -132,7 +133,7 @@ async fn restore(
 }
 
 fn selection(backup: Option<String>, at: Option<Timestamp>) -> RestoreSelection {
-    RestoreSelection { backup, at, left_out: &["left-out/"] }
+    RestoreSelection { backup, at, left_out: &["left-out/"], ..RestoreSelection::default() }
 }
 
 /// A key of backups.
