@@ -13,6 +13,7 @@ use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use jiff::Timestamp;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
     DescriptorEncoder, EncodeLabelSet, LabelSetEncoder, NoLabelSet, prometheus_text,
@@ -22,6 +23,7 @@ use prometheus_client::registry::Registry;
 use store::space::free_bytes;
 use store::{StoreUsage, Versions as _};
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 
 use super::admin::check_administrator;
 use super::extract::RequestContext;
@@ -37,6 +39,8 @@ const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Maximum time for the head of a request, which is also that between two requests of a connection.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(90);
+/// Time that the store has to answer a scrape.
+const STORE_ANSWER: Duration = Duration::from_millis(800);
 /// Pause after a failure of the accept loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -188,19 +192,7 @@ async fn gauges(app: &Arc<App>) -> Vec<Gauge> {
         gauges.push(gauge("trefoil_connections_open", "Open connections of clients", open() as f64));
     }
     gauges.extend(store_gauges(app));
-    // A store that cannot be read must not prevent a scrape: the missing series is the alert.
-    let writable = app.store.check_writable().await.is_ok();
-    gauges.push(gauge(
-        "trefoil_store_writable",
-        "Whether the store accepts writes",
-        f64::from(u8::from(writable)),
-    ));
-    if let Ok(seq) = app.store.last_seq().await {
-        gauges.push(gauge("trefoil_store_sequence", "Sequence number of the last commit", seq.0 as f64));
-    }
-    if let Ok(open) = app.bulk.open_job_count(now).await {
-        gauges.push(gauge("trefoil_exports_open", "Exports that are waiting or running", open as f64));
-    }
+    gauges.extend(store_answers(app, now).await);
     if let Some(free) = free_bytes(&app.config.data) {
         gauges.push(gauge("trefoil_data_free_bytes", "Free space for the data folder", free as f64));
     }
@@ -223,6 +215,37 @@ async fn gauges(app: &Arc<App>) -> Vec<Gauge> {
             "End of the certificate's validity",
             until,
         ));
+    }
+    gauges
+}
+
+/// The answers of the store. One that is slow or cannot be read must not prevent a scrape: its series are
+/// missing, and it counts as not writable.
+async fn store_answers(app: &Arc<App>, now: Timestamp) -> Vec<Gauge> {
+    let (writable, seq, open) = tokio::join!(
+        timeout(STORE_ANSWER, app.store.check_writable()),
+        timeout(STORE_ANSWER, app.store.last_seq()),
+        timeout(STORE_ANSWER, app.bulk.open_job_count(now)),
+    );
+    let flag = |is_set: bool| f64::from(u8::from(is_set));
+    let is_incomplete = writable.is_err() || seq.is_err() || open.is_err();
+    let mut gauges = vec![
+        gauge(
+            "trefoil_scrape_incomplete",
+            "1 if the store did not answer this scrape in time",
+            flag(is_incomplete),
+        ),
+        gauge(
+            "trefoil_store_writable",
+            "Whether the store accepts writes",
+            flag(matches!(writable, Ok(Ok(())))),
+        ),
+    ];
+    if let Ok(Ok(seq)) = seq {
+        gauges.push(gauge("trefoil_store_sequence", "Sequence number of the last commit", seq.0 as f64));
+    }
+    if let Ok(Ok(open)) = open {
+        gauges.push(gauge("trefoil_exports_open", "Exports that are waiting or running", open as f64));
     }
     gauges
 }

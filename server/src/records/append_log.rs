@@ -9,13 +9,13 @@ use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::ops::ControlFlow;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use store::blocking;
 use store::folder::make_folder;
@@ -30,6 +30,10 @@ pub(crate) const MAX_QUEUED: usize = 10_000;
 const BATCH_WINDOW: Duration = Duration::from_millis(50);
 /// Pause before a failed write is repeated.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// Number of files that are begun for the same lines, if somebody removes one after the other.
+const WRITE_ATTEMPTS: u32 = 3;
+/// Interval at which the file is compared with its name if lines are not synchronized.
+const COMPARE_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum time for which a request waits for the disk. After that the log counts as failed until a write
 /// succeeds.
 const MAX_WAIT: Duration = Duration::from_secs(5);
@@ -71,6 +75,17 @@ pub struct AppendLog {
     state: Arc<LogState>,
 }
 
+/// The place of the open file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FilePlace {
+    /// Its name leads to it.
+    Own,
+    /// Another name leads to it.
+    Renamed,
+    /// No name leads to it: its lines are lost.
+    Removed,
+}
+
 enum LogWriterPlace {
     Thread(JoinHandle<()>),
     /// By the thread that adds them, if there is only one (see [`blocking`]).
@@ -92,6 +107,7 @@ impl AppendLog {
             name,
             sync,
             file: None,
+            compared: Instant::now(),
             waiting: VecDeque::new(),
             unsynced: Vec::new(),
             waiters: Vec::new(),
@@ -205,6 +221,8 @@ struct LogWriter {
     sync: bool,
     /// Name and handle of the open file.
     file: Option<(String, File)>,
+    /// Time at which the file was last compared with its name.
+    compared: Instant,
     waiting: VecDeque<LogLine>,
     /// Lines that are written but not synchronized with the disk. If synchronizing fails, the operating
     /// system may have dropped them, so they are written again.
@@ -270,15 +288,64 @@ impl LogWriter {
         self.waiters.extend(batch.waiter);
     }
 
-    /// Writes the waiting lines: consecutive lines of the same day in one call.
+    /// Writes the waiting lines: consecutive lines of the same day in one call. A file that somebody has
+    /// removed or renamed is made again.
     fn write(&mut self) -> io::Result<()> {
+        if !self.sync && self.compared.elapsed() >= COMPARE_INTERVAL {
+            self.find_place()?;
+        }
+        for _ in 0..WRITE_ATTEMPTS {
+            if self.write_waiting()? && self.complete()? {
+                return Ok(());
+            }
+        }
+        Err(io::Error::other("the file is removed again and again"))
+    }
+
+    /// Synchronizes the lines that are written to the open file. Returns `false` if the file was removed
+    /// meanwhile: its lines wait again.
+    fn complete(&mut self) -> io::Result<bool> {
+        self.sync()?;
+        if self.sync && self.find_place()? == FilePlace::Removed {
+            self.unsynced.drain(..).rev().for_each(|line| self.waiting.push_front(line));
+            return Ok(false);
+        }
+        self.state.queued.fetch_sub(self.unsynced.len(), Ordering::Relaxed);
+        self.unsynced.clear();
+        Ok(true)
+    }
+
+    /// Compares the open file with the one of its name, and closes it if it is another one.
+    fn find_place(&mut self) -> io::Result<FilePlace> {
+        self.compared = Instant::now();
+        let Some((name, file)) = &self.file else { return Ok(FilePlace::Own) };
+        let own = file.metadata()?;
+        let is_own = match std::fs::metadata(self.folder.path().join(name)) {
+            Ok(named) => (named.dev(), named.ino()) == (own.dev(), own.ino()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(error),
+        };
+        if is_own {
+            return Ok(FilePlace::Own);
+        }
+        let place = if own.nlink() == 0 { FilePlace::Removed } else { FilePlace::Renamed };
+        tracing::error!(name, "the file of the {} was removed or renamed, and is made again", self.name);
+        self.file = None;
+        self.folder.forget_current();
+        Ok(place)
+    }
+
+    /// Writes all waiting lines. Returns `false` if a file was removed of which lines wait again.
+    fn write_waiting(&mut self) -> io::Result<bool> {
         while let Some(day) = self.waiting.front().map(|line| line.day.clone()) {
             let count = self.waiting.iter().take_while(|line| line.day == day).count();
             let text: String = self.waiting.iter().take(count).map(|line| line.text.as_str()).collect();
             let (name, removed) = self.folder.make_room(&day, text.len() as u64)?;
             removed.iter().for_each(|removed| tracing::warn!("{}: {removed}", self.name));
             if self.file.as_ref().is_none_or(|(open, _)| *open != name) {
-                self.sync()?;
+                if !self.complete()? {
+                    return Ok(false);
+                }
                 let file = open(&self.folder.path().join(&name))?;
                 if self.sync {
                     // A new file is also a new entry of the folder.
@@ -297,15 +364,13 @@ impl LogWriter {
                 self.state.queued.fetch_sub(count, Ordering::Relaxed);
             }
         }
-        self.sync()
+        Ok(true)
     }
 
     /// Synchronizes the open file with the disk if it has unsynchronized lines.
     fn sync(&mut self) -> io::Result<()> {
         if let (Some((_, file)), false) = (&self.file, self.unsynced.is_empty()) {
             file.sync_data()?;
-            self.state.queued.fetch_sub(self.unsynced.len(), Ordering::Relaxed);
-            self.unsynced.clear();
         }
         Ok(())
     }
@@ -361,6 +426,31 @@ mod tests {
             log.close();
             assert_eq!(log.lost(), 2);
         }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_removed_or_renamed_is_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = open_log(dir.path(), true);
+        let file = |day: &str| dir.path().join(format!("log-{day}.ndjson"));
+        let text = |day: &str| std::fs::read_to_string(file(day)).unwrap();
+        assert!(log.write(line(DAYS[0], "one")).await);
+        std::fs::remove_file(file(DAYS[0])).unwrap();
+        assert!(log.write(line(DAYS[0], "two")).await);
+        assert_eq!(text(DAYS[0]), "two\n", "an acknowledged line is in the file of its name");
+        let renamed = dir.path().join("rotated");
+        std::fs::rename(file(DAYS[0]), &renamed).unwrap();
+        // This line is in the renamed file, and the next one in a new file.
+        assert!(log.write(line(DAYS[0], "three")).await);
+        assert!(log.write(line(DAYS[0], "four")).await);
+        assert_eq!(std::fs::read_to_string(&renamed).unwrap(), "two\nthree\n");
+        assert_eq!(text(DAYS[0]), "four\n");
+        // Lines of two days, of which the first file is removed.
+        std::fs::remove_file(file(DAYS[0])).unwrap();
+        log.add(line(DAYS[0], "five"));
+        assert!(log.write(line(DAYS[1], "six")).await);
+        assert_eq!((text(DAYS[0]), text(DAYS[1])), ("five\n".to_owned(), "six\n".to_owned()));
+        assert_eq!((log.lost(), log.queued()), (0, 0));
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -83,6 +83,11 @@ impl RetainedFolder {
         Ok((name.clone(), removed))
     }
 
+    /// Looks for the file of the day again, because somebody has removed or renamed it.
+    pub fn forget_current(&mut self) {
+        self.current = None;
+    }
+
     /// Checks that a line that can be refused first does not use one and a half times the reserve.
     pub fn disk(&self) -> DiskSpace {
         self.disk.clone()

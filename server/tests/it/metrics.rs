@@ -7,9 +7,11 @@ use std::time::Instant;
 
 use regex::Regex;
 use serde_json::Value;
+use test_database::TestDatabase;
 use test_object_store::TestObjectStore;
 
 use crate::bucket::bucket_settings;
+use crate::cluster::{DatabaseLink, LinkState, start_nodes};
 use crate::support::{Server, have};
 
 fn deploy(file: &str) -> PathBuf {
@@ -216,4 +218,28 @@ fn each_alert_fires() {
     for name in alert.captures_iter(&rules) {
         assert!(tests.contains(&format!("alertname: {}\n", &name[1])), "{} is not tested", &name[1]);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scrape_does_not_wait_for_a_database_that_is_silent() {
+    let Some(database) = TestDatabase::shared() else { return };
+    let link = DatabaseLink::start(database.port()).await;
+    let url = database.create().unwrap().replace(&database.port().to_string(), &link.port.to_string());
+    let port = test_database::free_port().unwrap();
+    let settings = format!("[metrics]\nlisten = \"127.0.0.1:{port}\"\n");
+    let _nodes = start_nodes(&[url], None, Some(&settings));
+    let address = format!("http://127.0.0.1:{port}/metrics");
+    let text = scrape(&address).await;
+    assert_eq!(
+        (value(&text, "trefoil_scrape_incomplete"), value(&text, "trefoil_store_writable")),
+        (0.0, 1.0)
+    );
+    link.set(LinkState::Stalled);
+    let text = scrape(&address).await;
+    assert_eq!(
+        (value(&text, "trefoil_scrape_incomplete"), value(&text, "trefoil_store_writable")),
+        (1.0, 0.0)
+    );
+    assert!(!text.contains("trefoil_store_sequence "), "the last number is unknown");
+    assert!(text.contains("trefoil_database_connections"), "what needs no answer is known");
 }
