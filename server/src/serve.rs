@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 use command_line::text::shell_word;
+use sd_notify::NotifyState;
 use store::blocking::run_blocking;
 use store::{Store, StoreError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -27,6 +28,7 @@ use crate::http::listen::admission::Admission;
 use crate::http::listen::{self, ConnectionTimers, HttpServer, ServingPhase, Transport};
 use crate::http::{dispatch, metrics};
 use crate::node::app::{App, Outside};
+use crate::node::clock_check::clock_fault;
 use crate::node::data_folder::{has_store, lock_data_folder, make_data_folder};
 use crate::node::periodic_tasks::{send_traces, start_tasks};
 use crate::node::reload::{self, reload_config};
@@ -44,6 +46,8 @@ const TRACES_TIME: Duration = Duration::from_secs(2);
 /// Interval of the log lines while the server waits for its database, and the pause between two attempts.
 const WAIT_LOG_INTERVAL: Duration = Duration::from_secs(10);
 const WAIT_PAUSE: Duration = Duration::from_millis(500);
+/// Time by which a service manager waits longer for the start, at each of these log lines.
+const START_EXTENSION_US: u32 = 30_000_000;
 
 /// Runs the server until SIGTERM or SIGINT.
 pub async fn run_server(flags: &ServeFlags) -> ExitCode {
@@ -122,8 +126,8 @@ enum ServeEnd {
     },
 }
 
-/// Waits for a database that cannot be reached yet, because it may start at the same time, and for one that
-/// lacks something which this node knows.
+/// Waits for a database that cannot be reached yet, because it may start at the same time, for one that lacks
+/// something which this node knows, and for the clocks of both to agree.
 async fn wait_for_database<T>(attempt: impl AsyncFn() -> Result<T, StoreError>) -> Result<T> {
     let started = Instant::now();
     let mut logged: Option<Instant> = None;
@@ -133,12 +137,23 @@ async fn wait_for_database<T>(attempt: impl AsyncFn() -> Result<T, StoreError>) 
                 if logged.is_none_or(|logged| logged.elapsed() >= WAIT_LOG_INTERVAL) {
                     let waited_s = started.elapsed().as_secs();
                     tracing::warn!(waited_s, reason, "waiting for the database");
+                    notify_manager(&[
+                        NotifyState::Status(&format!("waiting for the database: {reason}")),
+                        NotifyState::ExtendTimeoutUsec(START_EXTENSION_US),
+                    ]);
                     logged = Some(Instant::now());
                 }
                 tokio::time::sleep(WAIT_PAUSE).await;
             }
             ended => return Ok(ended?),
         }
+    }
+}
+
+/// Tells a service manager the state of the server, if there is one (`sd_notify(3)`).
+fn notify_manager(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::debug!(%error, "the service manager was not told the state");
     }
 }
 
@@ -149,8 +164,8 @@ fn listen_failure(listen: SocketAddr, error: &io::Error) -> String {
             "another program listens there; stop it, or choose another port with --listen".to_owned()
         }
         io::ErrorKind::PermissionDenied => format!(
-            "this user may not listen on port {}; use a port from 1024 with --listen, or give the program the capability \
-             CAP_NET_BIND_SERVICE",
+            "this user may not listen on port {}; use a port from 1024 with --listen, or let systemd listen (`systemctl \
+             enable --now trefoil.socket` of the package, with ListenStream=443)",
             listen.port()
         ),
         io::ErrorKind::AddrNotAvailable => {
@@ -201,6 +216,11 @@ async fn serve(config: Config, flags: &ServeFlags) -> Result<ServeEnd> {
     let memory = config.data.join("node.json");
     // The folder is not locked before, so that the operator can accept the database meanwhile.
     let announcement = wait_for_database(async || store.announce(&base_url, &memory).await).await?;
+    wait_for_database(async || match clock_fault(&config, &clock, &store).await? {
+        None => Ok(()),
+        Some(reason) => Err(StoreError::Unavailable { reason }),
+    })
+    .await?;
     let _lock = store.is_shared().then(|| lock_data_folder(&config.data)).transpose()?;
     if let Some(earlier) = &announcement.earlier_base_url {
         tracing::warn!(
@@ -261,6 +281,7 @@ async fn serve(config: Config, flags: &ServeFlags) -> Result<ServeEnd> {
         false => format!("ready {base_url}"),
     };
     drop(writeln!(io::stdout(), "{ready}"));
+    notify_manager(&[NotifyState::Ready, NotifyState::Status(&ready)]);
     // A program that reads standard output reads the file of the guide.
     let is_person = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
     if is_new && !is_demo {
@@ -278,6 +299,7 @@ async fn serve(config: Config, flags: &ServeFlags) -> Result<ServeEnd> {
     };
     let is_stopped = matches!(end, ServeEnd::Stopped);
     tracing::info!("stopping");
+    notify_manager(&[NotifyState::Stopping]);
     drop(std::fs::remove_file(&endpoint));
     app.is_stopping.store(true, Ordering::Release);
     // Sending fails only if the HTTP server has already ended.

@@ -1,11 +1,15 @@
 //! Arguments of the command line that all administration commands have.
 
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
+use anyhow::{Result, bail};
 use clap::Args;
+use command_line::text::shell_word;
 
-use crate::config::ServeFlags;
 use crate::config::sections::DEFAULT_DATA_FOLDER;
+use crate::config::{Config, ServeFlags};
 
 /// The option for the data folder that a command works on.
 #[derive(Debug, Clone, Args)]
@@ -25,7 +29,36 @@ pub struct DataArgs {
     pub output: OutputArgs,
 }
 
+/// The settings of the service that the package installs.
+const SERVICE_SETTINGS: &str = "/etc/trefoil/trefoil.toml";
+
 impl DataArgs {
+    /// Finds the data folder, unless it is stated: that of the configuration file, or else the one in the
+    /// current folder, or else that of the installed service.
+    ///
+    /// # Errors
+    /// An error if a configuration file cannot be read, or the folder of the service belongs to another user.
+    pub fn locate(&mut self) -> Result<()> {
+        if self.data != Path::new(DEFAULT_DATA_FOLDER) {
+            return Ok(());
+        }
+        let service = Path::new(SERVICE_SETTINGS);
+        if self.config.is_none() && !self.data.exists() && service.exists() {
+            self.config = Some(service.to_owned());
+            self.data = self.configured_folder()?;
+            return check_owner(&self.data);
+        }
+        if self.config.is_some() {
+            self.data = self.configured_folder()?;
+        }
+        Ok(())
+    }
+
+    /// The data folder of the configuration file.
+    fn configured_folder(&self) -> Result<PathBuf> {
+        Ok(Config::load(&ServeFlags { data: None, ..self.serve_flags() })?.data)
+    }
+
     /// The flags of a server with this data, which determine its configuration.
     pub fn serve_flags(&self) -> ServeFlags {
         ServeFlags {
@@ -35,6 +68,22 @@ impl DataArgs {
             ..ServeFlags::default()
         }
     }
+}
+
+/// Checks that the folder of the service belongs to the user of this process: another one could not read its
+/// files, or would leave some that the service cannot read.
+fn check_owner(folder: &Path) -> Result<()> {
+    let Ok(metadata) = fs::metadata(folder) else { return Ok(()) };
+    if metadata.uid() == rustix::process::geteuid().as_raw() {
+        return Ok(());
+    }
+    let words: Vec<String> = std::env::args().skip(1).map(|word| shell_word(&word)).collect();
+    bail!(
+        "{SERVICE_SETTINGS} is the configuration of the service, whose data in {} belong to another user; run\n  sudo -u \
+         trefoil trefoil {}",
+        folder.display(),
+        words.join(" ")
+    )
 }
 
 /// Options of all administration commands for scripts.

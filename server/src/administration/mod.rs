@@ -97,8 +97,8 @@ impl ProgramInput for StandardInput {
 }
 
 /// Runs a command through the socket of a running server, or on the data folder of a stopped one.
-pub async fn run_command(AdminLine { data: args, mut command }: AdminLine) -> ExitCode {
-    let input = command.read_input(&mut StandardInput);
+pub async fn run_command(AdminLine { data: mut args, mut command }: AdminLine) -> ExitCode {
+    let input = args.locate().and_then(|()| command.read_input(&mut StandardInput));
     if input.is_ok()
         && let Some(question) = command.question()
         && !args.output.yes

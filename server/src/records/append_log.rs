@@ -30,7 +30,7 @@ pub(crate) const MAX_QUEUED: usize = 10_000;
 const BATCH_WINDOW: Duration = Duration::from_millis(50);
 /// Pause before a failed write is repeated.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// Number of files that are begun for the same lines, if somebody removes one after the other.
+/// Number of files that are begun for the same lines, if another program removes one after the other.
 const WRITE_ATTEMPTS: u32 = 3;
 /// Interval at which the file is compared with its name if lines are not synchronized.
 const COMPARE_INTERVAL: Duration = Duration::from_secs(1);
@@ -288,8 +288,8 @@ impl LogWriter {
         self.waiters.extend(batch.waiter);
     }
 
-    /// Writes the waiting lines: consecutive lines of the same day in one call. A file that somebody has
-    /// removed or renamed is made again.
+    /// Writes the waiting lines: consecutive lines of the same day in one call. A file that another program
+    /// has removed or renamed is made again.
     fn write(&mut self) -> io::Result<()> {
         if !self.sync && self.compared.elapsed() >= COMPARE_INTERVAL {
             self.find_place()?;

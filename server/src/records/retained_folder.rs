@@ -83,7 +83,7 @@ impl RetainedFolder {
         Ok((name.clone(), removed))
     }
 
-    /// Looks for the file of the day again, because somebody has removed or renamed it.
+    /// Looks for the file of the day again, because another program has removed or renamed it.
     pub fn forget_current(&mut self) {
         self.current = None;
     }

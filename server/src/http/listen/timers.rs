@@ -21,7 +21,7 @@ impl Default for ConnectionTimers {
             first: Duration::from_secs(10),
             head: Duration::from_secs(15),
             idle: Duration::from_secs(75),
-            drain: Duration::from_secs(20),
+            drain: Duration::from_secs(5),
         }
     }
 }

@@ -23,6 +23,8 @@ pub(super) fn package_server(release: &Release, programs: &Programs, pages: &Pro
     ] {
         install(&deploy.join(from), &tree.join(to), 0o644)?;
     }
+    let hook = "usr/share/trefoil/certbot-hook.sh";
+    install(&deploy.join("systemd/certbot-hook.sh"), &tree.join(hook), 0o755)?;
     install_help(&tree, "trefoil", pages)?;
     for script in ["postinst", "prerm"] {
         install(&deploy.join("debian").join(script), &tree.join("DEBIAN").join(script), 0o755)?;

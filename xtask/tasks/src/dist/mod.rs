@@ -15,7 +15,7 @@
 //! | `sbom` | the list of all crates in the server |
 //! | [`installs`] | installs the packages from their files, and uses them in test projects |
 //! | [`emulated`] | runs the programs for other processors, and tests them |
-//! | [`trial`] | the Debian package in a new system |
+//! | [`trial`], `systemd` | the Debian package in a new system, and in one with systemd |
 
 mod debian;
 pub mod emulated;
@@ -28,6 +28,7 @@ mod python;
 mod release;
 mod sbom;
 mod script;
+mod systemd;
 mod tools;
 pub mod trial;
 

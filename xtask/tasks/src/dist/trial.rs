@@ -130,8 +130,7 @@ impl DebianRoot {
 
 /// Installs, uses, upgrades and removes the package.
 pub fn run() -> Result<()> {
-    check(&mut build(&["trefoil", "trefoil-tui", "trefoil-conformance"]))?;
-    super::run(&DistArgs { programs: Some(target_dir().join("debug")), releases: None })?;
+    build_package()?;
     let package = package_file()?;
     let folder = target_dir().join("package-root");
     if folder.exists() {
@@ -186,6 +185,22 @@ pub fn run() -> Result<()> {
     fs::remove_dir_all(&folder)?;
     println!("the package was installed, used, upgraded and removed");
     Ok(())
+}
+
+/// The same with systemd as the first process of the system (see [`super::systemd`]).
+pub fn run_under_systemd() -> Result<()> {
+    if Command::new("systemd-nspawn").arg("--version").output().is_err() {
+        println!("left out: systemd-nspawn is not installed (Debian: systemd-container)");
+        return Ok(());
+    }
+    build_package()?;
+    super::systemd::run(&package_file()?, DEBIAN)
+}
+
+/// Builds the package from programs that are not optimized.
+fn build_package() -> Result<()> {
+    check(&mut build(&["trefoil", "trefoil-tui", "trefoil-conformance"]))?;
+    super::run(&DistArgs { programs: Some(target_dir().join("debug")), releases: None })
 }
 
 /// Imports resources, registers a client, and exports with its token.

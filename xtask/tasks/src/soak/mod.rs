@@ -96,6 +96,7 @@ const CHECKS: &[NamedCheck] = &[
     ("increments", |_| check(quiet_tests("trefoil-bulk", &["increments::", "mirror::"]).envs(HISTORIES))),
     ("release", |_| release()),
     ("package", |_| trial::run()),
+    ("package-systemd", |_| trial::run_under_systemd()),
     ("rolling-upgrade", |_| rolling_upgrade::run()),
     ("mutants", |_| mutants::run(&MutantArgs::for_all())),
     ("wire-faults", |_| {
