@@ -155,9 +155,8 @@ async fn restore(args: RestoreArgs, console: &Console) -> Result<()> {
     let now = clock.now();
     let mut ended = 0;
     // Before the store can be opened: a spent code or a revoked token must not be valid for a moment.
-    let finish = async || {
-        let now = clock.now();
-        bulk::record_restore(&store, store.last_time().await?.unwrap_or_default(), now).await?;
+    let finish = async |moment| {
+        bulk::record_restore(&store, moment, clock.now()).await?;
         if !args.keep_sessions {
             end_sessions(store.clone(), &clock).await?;
         }

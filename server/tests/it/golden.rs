@@ -183,8 +183,9 @@ async fn check_assignment(server: &Server, data: &str) {
         assert_eq!(get(path).await.status(), 200, "{data}: {path}");
     }
     let types = RECORDS.join(",");
-    // The resources are older than this time, and an export of that time did not contain them.
-    let since = "2026-11-28T13:20:00Z";
+    // The resources are older than this time, and an export of that time did not contain them. The backup is
+    // later.
+    let since = "2026-11-28T13:10:51Z";
     for query in [String::new(), format!("&_since={since}")] {
         let kick_off = get(&format!("Group/of-in/$export?_type={types}{query}")).await;
         assert_eq!(kick_off.status(), StatusCode::ACCEPTED, "{data}");

@@ -168,7 +168,7 @@ fn chain<'a>(backups: &'a [Manifest], last: &'a Manifest) -> Result<Vec<&'a Mani
 }
 
 /// Restores a store, which must be empty. `target` returns the place of a file by its name, or `None` if it
-/// is not restored. `finish` changes the store before it can be used.
+/// is not restored. `finish` changes the store before it can be used; it receives the moment of the content.
 ///
 /// # Errors
 /// Returns [`BackupError`] if there is no such backup, if one of its objects is damaged or missing, or if the
@@ -178,7 +178,7 @@ pub async fn restore(
     selection: &RestoreSelection,
     store: &Store,
     mut target: impl FnMut(&str) -> Option<AttachmentTarget>,
-    finish: impl AsyncFnOnce() -> Result<(), BackupError>,
+    finish: impl AsyncFnOnce(Timestamp) -> Result<(), BackupError>,
     now: Timestamp,
     progress: ProgressSink<'_>,
 ) -> Result<RestoreReport, BackupError> {
@@ -206,9 +206,10 @@ pub async fn restore(
         Some(_) => store.last_seq().await?,
         None => backup.moment().seq,
     };
+    let moment = selection.at.map_or(backup.time, |at| at.max(backup.time));
     let finish = async || {
         Succession::of_restored(&backup, selection.purpose).write(store, now).await?;
-        finish().await
+        finish(moment).await
     };
     receiver.complete(StoreMoment { seq, ..backup.moment() }, finish).await?;
     Ok(RestoreReport { backup, resources_until, is_between, done })

@@ -220,7 +220,7 @@ async fn files_are_kept_once_and_restored() {
         &RestoreSelection::default(),
         &Store::memory(),
         target,
-        async || Ok(()),
+        async |_| Ok(()),
         at(9),
         &mut |_| {},
     )
@@ -250,7 +250,7 @@ async fn restore_into(location: &BackupLocation, folder: &TempDir) -> String {
     let target = |_: &_| Some(AttachmentTarget { objects: objects.clone(), path: Path::from("damaged") });
     let store = Store::memory();
     let selection = RestoreSelection::default();
-    trefoil_backup::restore(location, &selection, &store, target, async || Ok(()), at(9), &mut |_| {})
+    trefoil_backup::restore(location, &selection, &store, target, async |_| Ok(()), at(9), &mut |_| {})
         .await
         .unwrap_err()
         .to_string()

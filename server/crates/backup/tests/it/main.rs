@@ -129,7 +129,7 @@ async fn restore(
     selection: RestoreSelection,
     store: &Store,
 ) -> Result<RestoreReport, trefoil_backup::BackupError> {
-    trefoil_backup::restore(location, &selection, store, |_| None, async || Ok(()), at(0), &mut |_| {}).await
+    trefoil_backup::restore(location, &selection, store, |_| None, async |_| Ok(()), at(0), &mut |_| {}).await
 }
 
 fn selection(backup: Option<String>, at: Option<Timestamp>) -> RestoreSelection {
