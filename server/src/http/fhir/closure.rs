@@ -46,25 +46,25 @@ pub async fn maintain_closure(context: &RequestContext, body: &mut RequestBody) 
     context.app.terminology_sync.apply_changes().await?;
     let (store, now) = (&context.app.store, context.now);
     for _ in 0..ATTEMPTS {
-        let stored = closure_tables::read(store, key, now).await?;
-        let before = match (&call, &stored) {
+        let record = closure_tables::read(store, key, now).await?;
+        let table = match (&call, &record) {
             (ClosureCall::Begin, Some(_)) => ClosureTable::default(),
             (ClosureCall::Begin, None) => {
                 check_count(context, key).await?;
                 ClosureTable::default()
             }
-            (_, Some(stored)) => stored.table.clone(),
+            (_, Some(record)) => record.table.clone(),
             (_, None) => return Err(unknown_table(&name)),
         };
         if let ClosureCall::Since(version) = call
-            && version > before.version
+            && version > table.version
         {
-            return Err(newer_than_table(&name, version, before.version));
+            return Err(newer_than_table(&name, version, table.version));
         }
         let is_changing = !matches!(call, ClosureCall::Since(_));
-        let (after, answer) = answer(context, &access, &name, before.clone(), call.clone()).await?;
-        if is_changing && (after != before || matches!(call, ClosureCall::Begin)) {
-            match closure_tables::write(store, key, &after, stored.as_ref(), now).await {
+        let (changed, answer) = answer(context, &access, &name, table.clone(), call.clone()).await?;
+        if is_changing && (changed != table || matches!(call, ClosureCall::Begin)) {
+            match closure_tables::write(store, key, &changed, record.as_ref(), now).await {
                 // Another request has changed the table: the codes are added to what is there now.
                 Err(StoreError::Conflict { .. }) => continue,
                 written => written?,
@@ -81,7 +81,7 @@ async fn answer(
     context: &RequestContext,
     access: &TokenAccess,
     name: &str,
-    before: ClosureTable,
+    table: ClosureTable,
     call: ClosureCall,
 ) -> Result<(ClosureTable, Response), Problem> {
     let mut memory = AnswerMemory::new(context, Some(access));
@@ -93,7 +93,7 @@ async fn answer(
             ClosureCall::Add(codings) => ClosureRequest::Add(codings),
             ClosureCall::Since(version) => ClosureRequest::Since(*version),
         };
-        let answer = terminology.closure(&name, &before, request, now, budget);
+        let answer = terminology.closure(&name, &table, request, now, budget);
         let length = answer.as_ref().map_or(0, |(_, map)| map.get().len());
         memory.hold_now(length)?;
         Ok::<_, BudgetExhausted>((answer, memory))

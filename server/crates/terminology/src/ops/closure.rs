@@ -71,19 +71,18 @@ impl ClosureTable {
         let mut table = self.clone();
         let version = self.version + 1;
         budget.spend(self.len())?;
-        let mut known: HashSet<(String, String)> = HashSet::new();
+        let mut codes: HashSet<(String, String)> = HashSet::new();
         for system in &self.systems {
-            known.extend(system.codes.iter().map(|AddedCode(code, _)| (system.url.clone(), code.clone())));
+            codes.extend(system.codes.iter().map(|AddedCode(code, _)| (system.url.clone(), code.clone())));
         }
         for coding in codings {
             budget.spend(1)?;
-            let why = |why: &str| error::malformed("concept", why);
-            let url = coding.system.as_deref().ok_or_else(|| why("it has no system"))?;
+            let url = coding.system.as_deref().ok_or_else(|| no_member("system"))?;
             let code = coding.code.as_deref().filter(|code| !code.is_empty());
-            let code = code.ok_or_else(|| why("it has no code"))?;
+            let code = code.ok_or_else(|| no_member("code"))?;
             let at = table.system_at(catalog, url, coding.version.as_deref(), budget)?;
-            let code = table.systems[at].known_code(catalog, code, budget)?;
-            if known.insert((url.to_owned(), code.clone())) {
+            let code = table.systems[at].canonical_code(catalog, code, budget)?;
+            if codes.insert((url.to_owned(), code.clone())) {
                 table.systems[at].codes.push(AddedCode(code, version));
                 table.version = version;
             }
@@ -143,8 +142,8 @@ impl ClosureTable {
         budget.set_activity("relating the codes of a closure table");
         let mut groups: Vec<Value> = Vec::new();
         for system in &self.systems {
-            let stored = system.still_stored(catalog, budget)?;
-            let relations = system.relations(stored, since, budget)?;
+            let code_system = system.version_of_table(catalog, budget)?;
+            let relations = system.relations(code_system, since, budget)?;
             if relations.is_empty() {
                 continue;
             }
@@ -173,12 +172,21 @@ impl ClosureTable {
     }
 }
 
+/// The error of a Coding without a member that a table needs.
+fn no_member(member: &str) -> TxError {
+    error::malformed("concept", format!("its {member} is missing; send a Coding with system and code"))
+}
+
 /// Targets of each code that has any, in the order in which the codes were added.
 type Relations<'a> = Vec<(&'a str, Vec<(&'a str, Equivalence)>)>;
 
 impl ClosureSystem {
     /// The version of the code system with which the table began.
-    fn still_stored<'a>(&self, catalog: &'a Catalog, budget: &Budget<'_>) -> Result<&'a CodeSystem, TxError> {
+    fn version_of_table<'a>(
+        &self,
+        catalog: &'a Catalog,
+        budget: &Budget<'_>,
+    ) -> Result<&'a CodeSystem, TxError> {
         stored_system(catalog, &self.url, self.version.as_deref(), budget).map_err(|error| match error {
             TxError::UnknownCodeSystem { system, version, .. } => Unprocessable::Broken {
                 resource: "closure table".to_owned(),
@@ -193,18 +201,18 @@ impl ClosureSystem {
     }
 
     /// The code as the code system writes it.
-    fn known_code(&self, catalog: &Catalog, code: &str, budget: &Budget<'_>) -> Result<String, TxError> {
-        self.still_stored(catalog, budget)?;
+    fn canonical_code(&self, catalog: &Catalog, code: &str, budget: &Budget<'_>) -> Result<String, TxError> {
+        self.version_of_table(catalog, budget)?;
         let system = catalog.code_system_for(&self.url, self.version.as_deref(), code, budget)?;
         let system = system.map(|system| system.get(budget)).transpose()?;
         if expression::is_expression(&self.url, code)
-            && let Some(stated) = expression::stated_form(code)
+            && let Some(text) = expression::stated_form(code)
             && system.is_some_and(|system| system.find(code).is_some())
         {
-            return Ok(stated);
+            return Ok(text);
         }
-        let known = system.and_then(|system| Some(system.code(system.find(code)?).to_owned()));
-        known.ok_or_else(|| TxError::UnknownCode {
+        let code_in_system = system.and_then(|system| Some(system.code(system.find(code)?).to_owned()));
+        code_in_system.ok_or_else(|| TxError::UnknownCode {
             parameter: "concept",
             code: code.to_owned(),
             system: self.url.clone(),
@@ -223,26 +231,26 @@ impl ClosureSystem {
         let hierarchy = system.require_is_a_hierarchy()?;
         let mut positions: HashMap<u32, &AddedCode> = HashMap::new();
         let mut expressions: Vec<&AddedCode> = Vec::new();
-        for added in &self.codes {
-            match system.locate(&added.0) {
-                Some(concept) => drop(positions.insert(concept.at, added)),
-                None => expressions.push(added),
+        for entry in &self.codes {
+            match system.locate(&entry.0) {
+                Some(concept) => drop(positions.insert(concept.at, entry)),
+                None => expressions.push(entry),
             }
         }
         let is_new = |a: &AddedCode, b: &AddedCode| a.1.max(b.1) > since;
-        let mut found: BTreeMap<usize, Vec<(&str, Equivalence)>> = BTreeMap::new();
-        for (at, added) in self.codes.iter().enumerate() {
-            let Some(concept) = system.locate(&added.0) else { continue };
+        let mut targets: BTreeMap<usize, Vec<(&str, Equivalence)>> = BTreeMap::new();
+        for (at, entry) in self.codes.iter().enumerate() {
+            let Some(concept) = system.locate(&entry.0) else { continue };
             // Walking up meets the few ancestors of a code, and not each of the other codes.
-            let (mut seen, mut above) = (HashSet::new(), hierarchy.parents(concept.at).to_vec());
+            let (mut ancestors, mut above) = (HashSet::new(), hierarchy.parents(concept.at).to_vec());
             while let Some(ancestor) = above.pop() {
                 budget.spend(1)?;
-                if !seen.insert(ancestor) {
+                if !ancestors.insert(ancestor) {
                     continue;
                 }
                 above.extend_from_slice(hierarchy.parents(ancestor));
-                if let Some(other) = positions.get(&ancestor).filter(|other| is_new(added, other)) {
-                    found.entry(at).or_default().push((&other.0, Equivalence::Subsumes));
+                if let Some(other) = positions.get(&ancestor).filter(|other| is_new(entry, other)) {
+                    targets.entry(at).or_default().push((&other.0, Equivalence::Subsumes));
                 }
             }
         }
@@ -263,10 +271,10 @@ impl ClosureSystem {
                     Subsumption::SubsumedBy => (expression, other, Equivalence::Subsumes),
                 };
                 let at = self.codes.iter().position(|one| std::ptr::eq(one, from)).unwrap_or_default();
-                found.entry(at).or_default().push((&to.0, equivalence));
+                targets.entry(at).or_default().push((&to.0, equivalence));
             }
         }
-        let relations = found.into_iter().map(|(at, mut targets)| {
+        let relations = targets.into_iter().map(|(at, mut targets)| {
             targets.sort_unstable_by_key(|(code, _)| *code);
             (&*self.codes[at].0, targets)
         });
@@ -281,12 +289,12 @@ fn stored_system<'a>(
     version: Option<&str>,
     budget: &Budget<'_>,
 ) -> Result<&'a CodeSystem, TxError> {
-    let stored = catalog.code_system(url, version).ok_or_else(|| TxError::UnknownCodeSystem {
+    let resource = catalog.code_system(url, version).ok_or_else(|| TxError::UnknownCodeSystem {
         system: url.to_owned(),
         version: version.map(String::from),
         known: catalog.code_system_versions(url),
     })?;
-    let system = stored.get(budget)?;
+    let system = resource.get(budget)?;
     match system.content {
         ContentMode::Complete | ContentMode::Fragment => Ok(system),
         content => Err(Unprocessable::Content { system: url.to_owned(), content: content.name() }.into()),
