@@ -13,6 +13,7 @@ use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use identity::model::scope::NamedScope;
 use jiff::Timestamp;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
@@ -25,7 +26,7 @@ use store::{StoreUsage, Versions as _};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-use super::admin::check_administrator;
+use super::admin::check_scope;
 use super::extract::RequestContext;
 use super::problem::Problem;
 use super::reply::{self, Response};
@@ -44,9 +45,9 @@ const STORE_ANSWER: Duration = Duration::from_millis(800);
 /// Pause after a failure of the accept loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Shows the metrics to an administrator.
+/// Shows the metrics to a monitoring or an administrator.
 pub async fn show_metrics(context: &RequestContext) -> Result<Response, Problem> {
-    check_administrator(context).await?;
+    check_scope(context, &[NamedScope::Metrics, NamedScope::Admin]).await?;
     Ok(metrics_response(&context.app).await)
 }
 

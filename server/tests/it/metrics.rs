@@ -243,3 +243,37 @@ async fn a_scrape_does_not_wait_for_a_database_that_is_silent() {
     assert!(!text.contains("trefoil_store_sequence "), "the last number is unknown");
     assert!(text.contains("trefoil_database_connections"), "what needs no answer is known");
 }
+
+#[tokio::test]
+async fn a_token_of_a_monitoring_reads_the_metrics_and_nothing_else() {
+    let (server, _) = observed_server();
+    let added = server.trefoil(&[
+        "client",
+        "add",
+        "monitoring",
+        "--auth-method",
+        "client_secret_basic",
+        "--grant-type",
+        "client_credentials",
+        "--scope",
+        "trefoil/metrics",
+        "--json",
+    ]);
+    let added = String::from_utf8_lossy(&added.stdout).into_owned();
+    let lines = added.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let secret = lines.into_iter().find_map(|line| Some(line["client_secret"].as_str()?.to_owned())).unwrap();
+    let (client, base) = (server.client(), server.base());
+    let request = client.post(format!("{base}/oauth2/token")).basic_auth("monitoring", Some(secret));
+    let token: Value =
+        request.form(&[("grant_type", "client_credentials")]).send().await.unwrap().json().await.unwrap();
+    let token = token["access_token"].as_str().unwrap_or_else(|| panic!("{token}"));
+    let status = async |path: &str, token: &str| {
+        client.get(format!("{base}{path}")).bearer_auth(token).send().await.unwrap().status().as_u16()
+    };
+    assert_eq!(status("/metrics", token).await, 200);
+    for path in ["/admin/users", "/admin/status", "/fhir/R4/Patient/p1", "/fhir/R4/CodeSystem"] {
+        assert_eq!(status(path, token).await, 403, "{path}");
+    }
+    let other = server.backend_token("system/Patient.read").await;
+    assert_eq!(status("/metrics", &other).await, 403);
+}

@@ -40,6 +40,11 @@ fn invalid_request(text: &str) -> Problem {
 
 /// Checks that the token is one of an administrator.
 pub(super) async fn check_administrator(context: &RequestContext) -> Result<(), Problem> {
+    check_scope(context, &[NamedScope::Admin]).await
+}
+
+/// Checks that the token has one of these scopes, and that its user, if it has one, is an administrator.
+pub(super) async fn check_scope(context: &RequestContext, scopes: &[NamedScope]) -> Result<(), Problem> {
     let Some(sent) = context.credentials()? else {
         let text = "send an access token as 'Authorization: Bearer TOKEN'";
         return Err(Problem::admin(StatusCode::UNAUTHORIZED, "invalid_request", text));
@@ -47,8 +52,10 @@ pub(super) async fn check_administrator(context: &RequestContext) -> Result<(), 
     let identity = &context.app.identity;
     let access = context.authenticate_token(&sent).await?;
     let lacking = |text: &str| Err(Problem::admin(StatusCode::FORBIDDEN, "insufficient_scope", text));
-    if !access.scopes.has(NamedScope::Admin) || !access.token.is_for_audience(&identity.issuer) {
-        return lacking("the token lacks the scope trefoil/admin");
+    let has_scope = scopes.iter().any(|scope| access.scopes.has(*scope));
+    if !has_scope || !access.token.is_for_audience(&identity.issuer) {
+        let names: Vec<&str> = scopes.iter().map(|scope| scope.name()).collect();
+        return lacking(&format!("the token lacks the scope {}", names.join(" or ")));
     }
     match &access.user {
         None => audit::set_actor(AuditActor::Client(access.token.client_id.clone())),

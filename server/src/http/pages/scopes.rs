@@ -37,6 +37,7 @@ fn words(scope: &str) -> Option<&'static str> {
         NamedScope::LaunchPatient => "know which patient you are working with",
         NamedScope::OfflineAccess => "keep access while you are away",
         NamedScope::OnlineAccess => "keep access while you are signed in",
+        NamedScope::Metrics => "read the metrics of this server",
         NamedScope::Admin => "administer this server",
     })
 }

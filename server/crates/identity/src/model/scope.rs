@@ -36,6 +36,8 @@ named_values! {
         Admin = "trefoil/admin",
         /// Tokens that may create launch contexts.
         CreateLaunch = "trefoil/launch",
+        /// Tokens of a monitoring that may read the metrics of this server, and nothing else.
+        Metrics = "trefoil/metrics",
     }
 
     /// The data that a SMART scope makes accessible.
@@ -55,7 +57,7 @@ pub const ADMIN_SCOPE: &str = NamedScope::Admin.name();
 impl NamedScope {
     /// `true` for the scopes of OpenID Connect and SMART App Launch, which every client may know.
     pub fn is_standard(self) -> bool {
-        !matches!(self, Self::Admin | Self::CreateLaunch)
+        !matches!(self, Self::Admin | Self::CreateLaunch | Self::Metrics)
     }
 
     /// `true` if the scope is not granted to a back end, which has no user.
@@ -72,7 +74,8 @@ impl NamedScope {
             | Self::LaunchPatient
             | Self::LaunchEncounter
             | Self::Admin
-            | Self::CreateLaunch => false,
+            | Self::CreateLaunch
+            | Self::Metrics => false,
         }
     }
 

@@ -150,7 +150,8 @@ impl User {
                     | NamedScope::Phone
                     | NamedScope::Profile
                     | NamedScope::OfflineAccess
-                    | NamedScope::Admin,
+                    | NamedScope::Admin
+                    | NamedScope::Metrics,
                 )
                 | None => false,
             },
