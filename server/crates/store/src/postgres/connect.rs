@@ -62,8 +62,7 @@ impl Database {
             .max_size(limits.connections)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(limits.connect))
-            // The hosts are asked before a connection is made.
-            .create_timeout(Some(limits.connect * 2))
+            .create_timeout(Some(limits.connect))
             .build()
             .map_err(|error| bad_url(&error.to_string()))?;
         let presence = Presence::default();
