@@ -233,8 +233,8 @@ impl Store {
         }
     }
 
-    /// Opens the database again as a node sees it that knows nothing of it, so that it is not refused. `None`
-    /// if the store is not a database.
+    /// Opens the same database for a caller without a memory of it, so that it is never refused. `None` if the
+    /// store is not a database.
     ///
     /// # Errors
     /// See [`PostgresEngine::open`].
@@ -247,7 +247,7 @@ impl Store {
         }
     }
 
-    /// Checks that a database has what a node knows that does not run now. `memory` is the file of
+    /// Checks that a database has everything that is in the memory of a stopped node. `memory` is the file of
     /// [`Store::announce`].
     ///
     /// # Errors

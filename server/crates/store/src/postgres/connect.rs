@@ -11,7 +11,7 @@ use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 
-use super::connection::{ConnectionManager, PooledConnection};
+use super::connection::{Connection, ConnectionManager, PooledConnection};
 use super::database_url::{DatabaseUrl, bad_url};
 use super::failure::{failure, too_late, unavailable};
 use super::limits::DatabaseLimits;
@@ -28,18 +28,13 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Number of times that a read or a check is repeated whose connection turns out to be broken.
 pub(super) const REPEATED_READS: usize = 8;
 
-/// Why a connection was not checked.
-pub(super) enum CheckError {
-    /// It ended meanwhile; another one may work.
+/// Why the check of a connection failed.
+enum CheckError {
+    /// Another connection may work.
     ConnectionEnded(StoreError),
-    Other(StoreError),
-}
-
-impl From<CheckError> for StoreError {
-    fn from(error: CheckError) -> Self {
-        let (CheckError::ConnectionEnded(error) | CheckError::Other(error)) = error;
-        error
-    }
+    /// The database lacks something that this node knows.
+    Refused(StoreError),
+    TooLate,
 }
 
 /// The database of a store: a pool of connections.
@@ -47,9 +42,6 @@ pub(super) struct Database {
     pool: Pool<ConnectionManager>,
     pub limits: DatabaseLimits,
     pub presence: Presence,
-    /// The number of connections that were made before the last check (see [`Presence`]).
-    checked: AtomicU64,
-    checking: tokio::sync::Mutex<()>,
     /// How often a connection was used.
     round_trips: AtomicU64,
     pub write_fault: WriteFault,
@@ -65,9 +57,8 @@ impl Database {
             .create_timeout(Some(limits.connect))
             .build()
             .map_err(|error| bad_url(&error.to_string()))?;
-        let presence = Presence::default();
-        let (checked, checking, round_trips, write_fault) = Default::default();
-        Ok(Self { pool, limits, presence, checked, checking, round_trips, write_fault })
+        let (presence, round_trips, write_fault) = Default::default();
+        Ok(Self { pool, limits, presence, round_trips, write_fault })
     }
 
     /// Makes and chooses the connections.
@@ -86,52 +77,64 @@ impl Database {
         }
     }
 
-    /// A connection. After a new connection was made, the database may be another one: it is checked first.
+    /// A connection whose database is the one that this node knows: a new connection is checked first (see
+    /// [`Presence`]).
     pub async fn connection(&self) -> Result<PooledConnection, StoreError> {
-        let mut repeated = 0;
+        let mut attempt = 0;
         loop {
             self.presence.check()?;
             let connection = self.unchecked_connection().await?;
-            let made = self.connections().made();
-            if !self.presence.is_announced() || self.checked.load(Ordering::Acquire) >= made {
+            if connection.is_checked() || !self.presence.is_announced() {
                 return Ok(connection);
             }
-            // One check for all requests of a burst.
-            let _turn = self.checking.lock().await;
-            if self.checked.load(Ordering::Acquire) >= made {
-                return Ok(connection);
-            }
-            match self.checked(connection, made).await {
-                Err(CheckError::ConnectionEnded(_)) if repeated < REPEATED_READS => repeated += 1,
-                Err(CheckError::ConnectionEnded(error) | CheckError::Other(error)) => return Err(error),
-                Ok(connection) => return Ok(connection),
+            attempt += 1;
+            match self.check(&connection).await {
+                Ok(()) => return Ok(connection),
+                Err(CheckError::ConnectionEnded(_)) if attempt <= REPEATED_READS => {
+                    self.drop_ended(connection);
+                }
+                Err(CheckError::ConnectionEnded(error)) => return Err(error),
+                Err(CheckError::Refused(error)) => {
+                    self.drop_ended(connection);
+                    return Err(error);
+                }
+                Err(CheckError::TooLate) => {
+                    self.abandon(connection);
+                    return Err(too_late());
+                }
             }
         }
     }
 
-    /// Checks a connection, with all those that were `made` before. If the database is not the one that this
-    /// node knows, closes the unused ones.
-    pub async fn checked(
-        &self,
-        connection: PooledConnection,
-        made: u64,
-    ) -> Result<PooledConnection, CheckError> {
-        match tokio::time::timeout(self.limits.read, Box::pin(self.beat_on(&connection))).await {
+    /// Compares the database behind a connection with what this node knows.
+    async fn check(&self, connection: &Connection) -> Result<(), CheckError> {
+        match tokio::time::timeout(self.limits.read, Box::pin(self.beat_on(connection))).await {
             Ok(Ok(())) => {
-                self.checked.fetch_max(made, Ordering::AcqRel);
-                Ok(connection)
+                connection.set_checked();
+                Ok(())
             }
-            Ok(Err(error)) => {
-                let is_refused = self.presence.check().is_err();
+            Ok(Err(error)) if self.presence.check().is_ok() => Err(CheckError::ConnectionEnded(error)),
+            Ok(Err(error)) => Err(CheckError::Refused(error)),
+            Err(_) => Err(CheckError::TooLate),
+        }
+    }
+
+    /// Increments the number of this node, and compares the database with what this node knows. A database
+    /// that is refused is compared too, because another one may have taken its place.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Unavailable`] if the database cannot be reached, or lacks something.
+    pub async fn beat(&self) -> Result<(), StoreError> {
+        let connection = self.unchecked_connection().await?;
+        match self.check(&connection).await {
+            Ok(()) => Ok(()),
+            Err(CheckError::ConnectionEnded(error) | CheckError::Refused(error)) => {
                 self.drop_ended(connection);
-                match error {
-                    StoreError::Unavailable { .. } if !is_refused => Err(CheckError::ConnectionEnded(error)),
-                    _ => Err(CheckError::Other(error)),
-                }
+                Err(error)
             }
-            Err(_) => {
+            Err(CheckError::TooLate) => {
                 self.abandon(connection);
-                Err(CheckError::Other(too_late()))
+                Err(too_late())
             }
         }
     }
@@ -153,7 +156,7 @@ impl Database {
     pub async fn unchecked_connection(&self) -> Result<PooledConnection, StoreError> {
         self.round_trips.fetch_add(1, Ordering::Relaxed);
         let until = Instant::now() + self.limits.connect;
-        let mut repeated = 0;
+        let mut attempt = 0;
         loop {
             let error = match Box::pin(self.pool.get()).await {
                 Ok(connection) => return Ok(connection),
@@ -161,11 +164,11 @@ impl Database {
                 Err(PoolError::Timeout(_)) => return Err(unavailable("no connection was free in time")),
                 Err(_) => return Err(unavailable("the pool of connections failed")),
             };
-            let is_repeated = error.is_used_up() || error.is_ended() && repeated < REPEATED_READS;
+            let is_repeated = error.is_used_up() || error.is_ended() && attempt < REPEATED_READS;
             if !is_repeated || Instant::now() + PAUSE >= until {
                 return Err(self.connections().failure(error));
             }
-            repeated += 1;
+            attempt += 1;
             tokio::time::sleep(PAUSE).await;
         }
     }
@@ -180,8 +183,8 @@ impl Database {
 
     /// Closes a connection whose statement is still running, and cancels the statement.
     pub fn discard(&self, connection: PooledConnection) {
-        let cancel = PooledConnection::take(connection).cancel_token();
-        let Ok(tls) = self.connections().tls_for_cancel() else { return };
+        let (cancel, tls) = (connection.cancel_token(), connection.tls.clone());
+        drop(PooledConnection::take(connection));
         let limit = self.limits.connect;
         // The statement may have ended meanwhile, and the request to cancel it may fail as well.
         if let Ok(runtime) = Handle::try_current() {
@@ -210,13 +213,13 @@ impl Database {
         parameters: &[Parameter<'_>],
     ) -> Result<Vec<Row>, StoreError> {
         let until = Instant::now() + limit;
-        let mut repeated = 0;
+        let mut attempt = 0;
         loop {
             let connection = self.connection().await?;
             match tokio::time::timeout_at(until, connection.query_typed(sql, parameters)).await {
                 Ok(Ok(rows)) => return Ok(rows),
-                Ok(Err(error)) if is_ended(&connection, &error) && repeated < REPEATED_READS => {
-                    repeated += 1;
+                Ok(Err(error)) if is_ended(&connection, &error) && attempt < REPEATED_READS => {
+                    attempt += 1;
                     self.drop_ended(connection);
                 }
                 Ok(Err(error)) => return Err(failure(action, &error)),

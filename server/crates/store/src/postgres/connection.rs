@@ -1,7 +1,7 @@
 //! One connection to the database, and how the pool makes it.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use deadpool::managed::{Manager, Metrics, Object, RecycleError, RecycleResult};
@@ -25,6 +25,22 @@ pub(super) struct Connection {
     client: Client,
     /// Name and port of the host.
     pub host: Arc<str>,
+    /// The settings of its TLS, with which a statement is cancelled.
+    pub tls: MakeRustlsConnect,
+    /// Whether its database is the one that this node knows.
+    is_checked: AtomicBool,
+}
+
+impl Connection {
+    /// Returns whether the database was compared with what this node knows.
+    pub fn is_checked(&self) -> bool {
+        self.is_checked.load(Ordering::Acquire)
+    }
+
+    /// Records that the database has everything that this node knows.
+    pub fn set_checked(&self) {
+        self.is_checked.store(true, Ordering::Release);
+    }
 }
 
 impl Deref for Connection {
@@ -69,8 +85,6 @@ pub(super) struct ConnectionManager {
     choice: HostChoice,
     /// The host of the last connection.
     host: Mutex<Option<Arc<str>>>,
-    /// The number of connections that were made.
-    made: AtomicU64,
     /// Whether the store is open: a refused password may be one that is being rotated.
     is_in_use: AtomicBool,
 }
@@ -79,17 +93,12 @@ impl ConnectionManager {
     pub fn new(url: DatabaseUrl, limits: DatabaseLimits) -> Result<Self, StoreError> {
         let (_, files) = url.config(&limits)?;
         let tls = MakeRustlsConnect::new(tls::settings(&files)?);
-        let (choice, host, made, is_in_use) = Default::default();
-        Ok(Self { url, limits, tls, choice, host, made, is_in_use })
+        let (choice, host, is_in_use) = Default::default();
+        Ok(Self { url, limits, tls, choice, host, is_in_use })
     }
 
     pub fn url(&self) -> &DatabaseUrl {
         &self.url
-    }
-
-    /// The number of connections that were made.
-    pub fn made(&self) -> u64 {
-        self.made.load(Ordering::Acquire)
     }
 
     /// States that the store is open. From now on, a connection that cannot be made is tried again.
@@ -114,27 +123,23 @@ impl ConnectionManager {
         }
     }
 
-    /// The settings of TLS for a request that cancels a statement.
-    pub fn tls_for_cancel(&self) -> Result<MakeRustlsConnect, StoreError> {
-        let (_, files) = self.url.config(&self.limits)?;
-        self.tls(&files)
-    }
-
     /// Chooses the host again, and returns whether it is another one than that of the last connection.
     ///
     /// # Errors
-    /// Returns [`StoreError`] if two hosts cannot be told apart, or a file cannot be read.
-    pub async fn has_other_host(&self) -> Result<bool, StoreError> {
-        let (config, files) = self.url.config(&self.limits)?;
+    /// Returns the reason if two hosts accept writes that cannot be distinguished.
+    pub async fn has_other_host(&self) -> Result<bool, String> {
+        // The open connections still work while a file cannot be read.
+        let Ok((config, files)) = self.url.config(&self.limits) else { return Ok(false) };
+        let Ok(tls) = self.tls(&files) else { return Ok(false) };
         let hosts = hosts(&config);
         if hosts.is_empty() {
             return Ok(false);
         }
-        match self.choice.choose(&hosts, &self.tls(&files)?).await {
-            Ok(chosen) => Ok(self.current_host().is_some_and(|host| host != chosen.name)),
-            // The requests notice it themselves.
+        match self.choice.choose(&hosts, &tls).await {
+            Ok(best) => Ok(self.current_host().is_some_and(|host| host != best.name)),
+            // Requests fail when they need a connection.
             Err(HostError::NoPrimary(_)) => Ok(false),
-            Err(rivals @ HostError::Rivals(_)) => Err(rivals.into()),
+            Err(HostError::Rivals(reason)) => Err(reason),
         }
     }
 
@@ -180,15 +185,15 @@ impl Manager for ConnectionManager {
         let (config, files) = self.url.config(&self.limits)?;
         let tls = self.tls(&files)?;
         let DatabaseHost { name, config } = Box::pin(self.host(config, &tls)).await?;
-        let (client, connection) = Box::pin(config.connect(tls)).await.map_err(ConnectError::Postgres)?;
+        let (client, connection) =
+            Box::pin(config.connect(tls.clone())).await.map_err(ConnectError::Postgres)?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection to the database ended");
             }
         });
         *self.host.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&name));
-        self.made.fetch_add(1, Ordering::AcqRel);
-        Ok(Connection { client, host: name })
+        Ok(Connection { client, host: name, tls, is_checked: AtomicBool::new(false) })
     }
 
     async fn recycle(&self, connection: &mut Connection, _: &Metrics) -> RecycleResult<ConnectError> {

@@ -190,7 +190,7 @@ impl PostgresEngine {
         self.database.presence.refusal()
     }
 
-    /// The same database as a node sees it that knows nothing of it, so that it is not refused.
+    /// Opens the same database for a caller without a memory of it, so that it is never refused.
     ///
     /// # Errors
     /// See [`PostgresEngine::open`].
@@ -198,7 +198,7 @@ impl PostgresEngine {
         Self::open(self.database.connections().url(), self.database.limits).await
     }
 
-    /// Checks that the database has what a node knows that does not run now.
+    /// Checks that the database has everything that is in the memory of a stopped node.
     ///
     /// # Errors
     /// Returns [`StoreError::Unavailable`] if the database cannot be reached, or lacks something.

@@ -138,7 +138,7 @@ impl Presence {
         }
     }
 
-    fn acknowledged(&self) -> AcknowledgedRounds {
+    fn last_rounds(&self) -> AcknowledgedRounds {
         let rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
         rounds.iter().map(|(writer, round)| (writer.clone(), *round)).collect()
     }
@@ -165,7 +165,7 @@ impl Presence {
         }
     }
 
-    fn report_accepted(&self) {
+    fn report_acceptance(&self) {
         self.refuse(
             "the operator has accepted this state of the database; the services start again".to_owned(),
         );
@@ -177,7 +177,7 @@ impl Presence {
 fn refusal_text(host: &str, evidence: &Evidence) -> String {
     format!(
         "host {host} went back in time, as after a restore or as a former primary: it {evidence}; start the database that \
-         has everything, or accept this one with `trefoil store accept-restored`"
+         has these writes, or give them up with `trefoil store accept-restored`"
     )
 }
 
@@ -194,26 +194,26 @@ impl Database {
         file: &Path,
     ) -> Result<Announcement, StoreError> {
         let mut seen = self.presence.seen.lock().await;
-        let remembered = SeenState::read(file, store);
+        let memory = SeenState::read(file, store);
         let connection = self.unchecked_connection().await?;
         let failed = |error: tokio_postgres::Error| failure("announce this node", &error);
-        let comparison = match &remembered {
-            Some(known) => Some(known.compare(&connection, &Vec::new()).await.map_err(failed)?),
+        let comparison = match &memory {
+            Some(memory) => Some(memory.compare(&connection, &Vec::new()).await.map_err(failed)?),
             None => None,
         };
-        let known = match comparison {
+        let same_state = match comparison {
             None | Some(Comparison::Accepted) => None,
             Some(Comparison::Fits(state)) => Some(state),
             Some(Comparison::Lacks(evidence)) => {
                 return Err(unavailable(&refusal_text(&connection.host, &evidence)));
             }
         };
-        let is_newly_accepted = remembered.is_some() && known.is_none();
+        let is_newly_accepted = memory.is_some() && same_state.is_none();
         // Two nodes that start at the same time see each other: the first one locks the row.
         connection.batch_execute("BEGIN").await.map_err(failed)?;
-        let announced = async {
+        let announce = async {
             connection.query_typed_one("SELECT 1 FROM clock FOR UPDATE", &[]).await.map_err(failed)?;
-            let own = remembered.as_ref().map_or("00000000-0000-0000-0000-000000000000", |it| &it.node);
+            let own = memory.as_ref().map_or("00000000-0000-0000-0000-000000000000", |it| &it.node);
             let others = "SELECT base_url, is_running AND seen_at > now() - $1::bigint * interval '1 second' \
                           FROM node WHERE id <> $2::text::uuid ORDER BY seen_at DESC LIMIT 100";
             let silence = i64::from(SILENCE_S);
@@ -232,7 +232,7 @@ impl Database {
             let own_row: Option<String> = own_row.first().map(|row| row.get(0));
             let earlier_base_url =
                 others.first().map(|(url, _)| url.clone()).or(own_row).filter(|url| url != base_url);
-            let state = match known {
+            let state = match same_state {
                 Some(state) => {
                     let renew = "UPDATE node SET base_url = $1, is_running = true, seen_at = now() WHERE id = $2::text::uuid";
                     let parameters: &[Parameter<'_>] = &[(&base_url, Type::TEXT), (&state.node, Type::TEXT)];
@@ -252,8 +252,8 @@ impl Database {
             connection.batch_execute("COMMIT").await.map_err(failed)?;
             Ok((state, Announcement { is_newly_accepted, earlier_base_url }))
         };
-        let (state, announcement) = match announced.await {
-            Ok(announced) => announced,
+        let (state, announcement) = match announce.await {
+            Ok(state_and_announcement) => state_and_announcement,
             Err(error) => {
                 // The transaction ends with its connection.
                 drop(PooledConnection::take(connection));
@@ -267,26 +267,13 @@ impl Database {
         Ok(announcement)
     }
 
-    /// Increments the number of this node, and compares what it remembers of the database. A database that is
-    /// refused is compared too, because another one may have taken its place.
-    ///
-    /// # Errors
-    /// Returns [`StoreError::Unavailable`] if the database cannot be reached, or lacks something.
-    pub async fn beat(&self) -> Result<(), StoreError> {
-        let made = self.connections().made();
-        let connection = self.unchecked_connection().await?;
-        drop(self.checked(connection, made).await?);
-        Ok(())
-    }
-
     /// Chooses among several hosts again, and closes the connections to another one. If two hosts cannot be
-    /// told apart, neither is used.
+    /// distinguished, neither is used.
     pub async fn follow_host(&self) {
         match self.connections().has_other_host().await {
             Ok(false) => return,
             Ok(true) => tracing::warn!("another host of the database is used from now on"),
-            Err(StoreError::Unavailable { reason }) => self.presence.refuse(reason),
-            Err(error) => self.presence.refuse(error.to_string()),
+            Err(reason) => self.presence.refuse(reason),
         }
         self.close_unused();
     }
@@ -296,7 +283,7 @@ impl Database {
         let mut state = self.presence.seen.lock().await;
         let Some((seen, file)) = &mut *state else { return Ok(()) };
         let failed = |error: tokio_postgres::Error| failure("increment the number of this node", &error);
-        let rounds = self.presence.acknowledged();
+        let rounds = self.presence.last_rounds();
         let (comparison, has_moved) = tokio::join!(
             biased;
             seen.compare(connection, &rounds),
@@ -312,7 +299,7 @@ impl Database {
                 }
                 self.presence.permit();
             }
-            Comparison::Accepted => self.presence.report_accepted(),
+            Comparison::Accepted => self.presence.report_acceptance(),
             Comparison::Lacks(evidence) => self.presence.refuse_host(&connection.host, &evidence),
         }
         if has_moved.map_err(failed)?.get::<_, bool>(0) {
@@ -321,14 +308,14 @@ impl Database {
         self.presence.check()
     }
 
-    /// Checks that the database has what a node knows that does not run now.
+    /// Checks that the database has everything that is in the memory of a stopped node.
     ///
     /// # Errors
     /// Returns [`StoreError::Unavailable`] if the database cannot be reached, or lacks something.
     pub async fn check_known(&self, store: &str, memory: &Path) -> Result<(), StoreError> {
-        let Some(known) = SeenState::read(memory, store) else { return Ok(()) };
+        let Some(memory) = SeenState::read(memory, store) else { return Ok(()) };
         let connection = self.unchecked_connection().await?;
-        let comparison = known.compare(&connection, &Vec::new()).await;
+        let comparison = memory.compare(&connection, &Vec::new()).await;
         match comparison.map_err(|error| failure("compare the state of the database", &error))? {
             Comparison::Fits(_) | Comparison::Accepted => Ok(()),
             Comparison::Lacks(evidence) => Err(unavailable(&refusal_text(&connection.host, &evidence))),
@@ -341,12 +328,12 @@ impl Database {
     /// # Errors
     /// Returns [`StoreError::Unavailable`] if the database cannot be reached.
     pub async fn accept(&self, store: &str, memory: &Path) -> Result<(), StoreError> {
-        let known = SeenState::read(memory, store).map_or(0, |seen| seen.acceptance.number);
+        let number = SeenState::read(memory, store).map_or(0, |memory| memory.acceptance.number);
         let connection = self.unchecked_connection().await?;
         let sql =
             "UPDATE clock SET accepted = greatest(accepted, $1) + 1, accepted_id = gen_random_uuid()::text";
-        let accepted = connection.execute_typed(sql, &[(&known, Type::INT8)]).await;
-        accepted.map(drop).map_err(|error| failure("record that the database is accepted", &error))
+        let write = connection.execute_typed(sql, &[(&number, Type::INT8)]).await;
+        write.map(drop).map_err(|error| failure("record that the database is accepted", &error))
     }
 
     /// The id of this node, after it was announced.

@@ -57,7 +57,7 @@ pub(super) type AcknowledgedRounds = Vec<(String, i64)>;
 
 /// Result of a comparison.
 pub(super) enum Comparison {
-    /// The database has what the node knows: the present state.
+    /// The database has everything in the memory. This is its present state.
     Fits(SeenState),
     /// The operator has accepted the database since.
     Accepted,
@@ -65,35 +65,37 @@ pub(super) enum Comparison {
     Lacks(Evidence),
 }
 
-/// The state that a database lacks.
+/// How a database differs from the memory of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Evidence {
     /// The operator has accepted another database.
     Acceptance,
-    /// The timeline of the database, and the one that is known.
-    Timeline(i64, i64),
-    /// The number of this node in the database, and the one that is known.
-    Beat(Option<i64>, i64),
-    /// The last change in the database, and the one that is known.
-    Change(i64, i64),
-    /// A write that this node has acknowledged.
+    /// The timeline of the database is an earlier one.
+    Timeline { actual: i64, expected: i64 },
+    /// The number of this node is lower, or its row is missing.
+    Beat { actual: Option<i64>, expected: i64 },
+    /// The last change is an earlier one, or another change has its number.
+    Change { actual: i64, expected: i64 },
+    /// A write that this node has acknowledged is missing.
     AcknowledgedWrite,
 }
 
 impl fmt::Display for Evidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Acceptance => write!(f, "has not the last decision of the operator (accept-restored)"),
-            Self::Timeline(found, known) => write!(f, "is on timeline {found}, and this node knows {known}"),
-            Self::Beat(Some(found), known) => {
-                write!(f, "has the number {found} for this node, and this node knows {known}")
+            Self::Acceptance => write!(f, "lacks the last decision of the operator (accept-restored)"),
+            Self::Timeline { actual, expected } => {
+                write!(f, "is on timeline {actual}, and this node knows {expected}")
             }
-            Self::Beat(None, _) => write!(f, "has no row for this node"),
-            Self::Change(found, known) if found < known => {
-                write!(f, "is at write {found}, and this node knows {known}")
+            Self::Beat { actual: Some(actual), expected } => {
+                write!(f, "has the number {actual} for this node, and this node knows {expected}")
             }
-            Self::Change(_, known) => {
-                write!(f, "has another write {known} than the one that this node knows")
+            Self::Beat { actual: None, .. } => write!(f, "has no row for this node"),
+            Self::Change { actual, expected } if actual < expected => {
+                write!(f, "is at write {actual}, and this node knows {expected}")
+            }
+            Self::Change { expected, .. } => {
+                write!(f, "has another write {expected} than the one that this node knows")
             }
             Self::AcknowledgedWrite => write!(f, "lacks a write that this node acknowledged"),
         }
@@ -137,16 +139,16 @@ impl SeenState {
         rounds: &AcknowledgedRounds,
     ) -> Result<Comparison, tokio_postgres::Error> {
         let increment: [Parameter<'_>; 2] = [(&self.node, Type::TEXT), (&self.beat, Type::INT8)];
-        let known_seq = self.change.as_ref().map_or(0, |change| change.seq);
-        let known_change: [Parameter<'_>; 1] = [(&known_seq, Type::INT8)];
+        let seq = self.change.as_ref().map_or(0, |change| change.seq);
+        let seq: [Parameter<'_>; 1] = [(&seq, Type::INT8)];
         let writers: Vec<&str> = rounds.iter().map(|(writer, _)| writer.as_str()).collect();
         let writers: [Parameter<'_>; 1] = [(&writers, Type::TEXT_ARRAY)];
-        let (acceptance, timeline, beat, change, last, found_rounds) = tokio::join!(
+        let (acceptance, timeline, beat, change, last, writer_rows) = tokio::join!(
             biased;
             acceptance::read(connection),
             read_timeline(connection),
             connection.query_typed(INCREMENT, &increment),
-            connection.query_typed(CHANGE, &known_change),
+            connection.query_typed(CHANGE, &seq),
             connection.query_typed(LAST_CHANGE, &[]),
             connection.query_typed(ROUNDS, &writers),
         );
@@ -157,33 +159,33 @@ impl SeenState {
         if acceptance != self.acceptance {
             return Ok(Comparison::Lacks(Evidence::Acceptance));
         }
-        if let (Some(found), Some(known)) = (timeline, self.timeline)
-            && found < known
+        if let (Some(actual), Some(expected)) = (timeline, self.timeline)
+            && actual < expected
         {
-            return Ok(Comparison::Lacks(Evidence::Timeline(found, known)));
+            return Ok(Comparison::Lacks(Evidence::Timeline { actual, expected }));
         }
         let (change, last) = (change?.first().map(ChangeRow::read), last?.first().map(ChangeRow::read));
-        if let Some(known) = &self.change {
+        if let Some(expected) = &self.change {
             let is_kept = match &change {
-                Some(found) => found == known,
-                None => was_erased(connection, known.seq).await?,
+                Some(actual) => actual == expected,
+                None => was_erased(connection, expected.seq).await?,
             };
             if !is_kept {
-                let found = last.map_or(0, |last| last.seq);
-                return Ok(Comparison::Lacks(Evidence::Change(found, known.seq)));
+                let (actual, expected) = (last.map_or(0, |last| last.seq), expected.seq);
+                return Ok(Comparison::Lacks(Evidence::Change { actual, expected }));
             }
         }
         let Some(beat) = beat?.first().map(|row| row.get::<_, i64>(0)) else {
-            let found = connection.query_typed(BEAT, &increment[..1]).await?;
-            let found = found.first().map(|row| row.get(0));
-            return Ok(Comparison::Lacks(Evidence::Beat(found, self.beat)));
+            let rows = connection.query_typed(BEAT, &increment[..1]).await?;
+            let actual = rows.first().map(|row| row.get(0));
+            return Ok(Comparison::Lacks(Evidence::Beat { actual, expected: self.beat }));
         };
         // A row is removed a week after its last use.
         let is_behind = |row: &Row| {
             let (writer, round): (&str, i64) = (row.get(0), row.get(1));
-            rounds.iter().any(|(known, number)| known == writer && round < *number)
+            rounds.iter().any(|(id, number)| id == writer && round < *number)
         };
-        if found_rounds?.iter().any(is_behind) {
+        if writer_rows?.iter().any(is_behind) {
             return Ok(Comparison::Lacks(Evidence::AcknowledgedWrite));
         }
         let (store, node) = (self.store.clone(), self.node.clone());
