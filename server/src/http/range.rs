@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 use fhir::IssueCode;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 use super::problem;
 use super::reply::{self, Response};
 
 /// The requested part of a file or of the content of a Binary.
 #[derive(Debug, PartialEq, Eq)]
-pub enum RequestedRange {
+enum RequestedRange {
     /// All of it.
     WholeFile,
     /// These bytes.
@@ -24,7 +24,7 @@ pub enum RequestedRange {
 ///
 /// `headers::Range` 0.4 drops a suffix that is longer than the file, and does not distinguish a malformed
 /// range from one beyond the end; so both headers are parsed here.
-pub fn requested_range(headers: &HeaderMap, etag: &str, length: u64) -> RequestedRange {
+fn requested_range(headers: &HeaderMap, etag: &str, length: u64) -> RequestedRange {
     if headers.get(header::IF_RANGE).is_some_and(|value| value.as_bytes() != etag.as_bytes()) {
         return RequestedRange::WholeFile;
     }
@@ -57,22 +57,56 @@ pub fn requested_range(headers: &HeaderMap, etag: &str, length: u64) -> Requeste
 }
 
 /// The response to a range that begins at or beyond the end, with the length.
-pub fn not_satisfiable(length: u64) -> Response {
+fn not_satisfiable(length: u64) -> Response {
     let text = format!("the range must begin before the end of the content, which has {length} bytes");
     let response = problem::fhir_error(StatusCode::RANGE_NOT_SATISFIABLE, IssueCode::Invalid, text);
     reply::with(response, header::CONTENT_RANGE, &format!("bytes */{length}"))
 }
 
-/// Adds the header of a response with a part.
-pub fn with_content_range(response: Response, range: &Range<u64>, length: u64) -> Response {
-    let range = format!("bytes {}-{}/{length}", range.start, range.end - 1);
-    reply::with(response, header::CONTENT_RANGE, &range)
+/// The bytes of a file that a response has, and the length of the file.
+#[derive(Debug)]
+pub struct FilePart {
+    /// The bytes.
+    pub range: Range<u64>,
+    length: u64,
+    /// Whether the request has a range, which can also be that of the whole file.
+    is_partial: bool,
+}
+
+impl FilePart {
+    /// Selects the part for a request. HEAD and a request without a valid range select the whole file.
+    ///
+    /// # Errors
+    /// Returns the response 416 to a range that begins at or beyond the end.
+    pub fn select(method: &Method, headers: &HeaderMap, etag: &str, length: u64) -> Result<Self, Response> {
+        let range = match *method == Method::GET {
+            true => requested_range(headers, etag, length),
+            false => RequestedRange::WholeFile,
+        };
+        match range {
+            RequestedRange::WholeFile => Ok(Self { range: 0..length, length, is_partial: false }),
+            RequestedRange::Part(range) => Ok(Self { range, length, is_partial: true }),
+            RequestedRange::Unsatisfiable => Err(not_satisfiable(length)),
+        }
+    }
+
+    /// Adds status, length and range to a response with these bytes, or without a body.
+    pub fn describe(&self, mut response: Response) -> Response {
+        let Range { start, end } = self.range;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(end - start));
+        headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        if !self.is_partial {
+            return response;
+        }
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+        let range = format!("bytes {start}-{}/{}", end - 1, self.length);
+        reply::with(response, header::CONTENT_RANGE, &range)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {

@@ -233,8 +233,8 @@ impl Store {
         }
     }
 
-    /// Opens the same database for a caller without a memory of it, so that it is never refused. `None` if the
-    /// store is not a database.
+    /// Opens the same database for a caller without a memory of it, so that it is never refused. `None` if
+    /// the store is not a database.
     ///
     /// # Errors
     /// See [`PostgresEngine::open`].

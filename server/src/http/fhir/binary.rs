@@ -16,7 +16,7 @@ use crate::http::answer_memory::AnswerMemory;
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::problem::Problem;
 use crate::http::quality_values::quality_values;
-use crate::http::range::{RequestedRange, not_satisfiable, requested_range, with_content_range};
+use crate::http::range::FilePart;
 use crate::http::reply::{self, Response};
 
 /// The resource type.
@@ -146,44 +146,30 @@ pub fn content_response(
     if known.flat_map(|value| value.split(',')).any(|known| [etag.as_str(), "*"].contains(&known.trim())) {
         return Ok(described(reply::empty(StatusCode::NOT_MODIFIED)));
     }
-    let length = content.length();
-    let requested = match context.method == Method::GET {
-        true => requested_range(&context.headers, &etag, length as u64),
-        false => RequestedRange::WholeFile,
-    };
-    let (status, range) = match requested {
-        RequestedRange::WholeFile => (StatusCode::OK, 0..length as u64),
-        RequestedRange::Part(range) => (StatusCode::PARTIAL_CONTENT, range),
-        RequestedRange::Unsatisfiable => return Err(described(not_satisfiable(length as u64)).into()),
-    };
-    let sent = range.end - range.start;
-    let mut response = match context.method == Method::HEAD {
-        true => reply::empty(status),
+    let part = FilePart::select(&context.method, &context.headers, &etag, content.length() as u64);
+    let part = part.map_err(&described)?;
+    let response = match context.method == Method::HEAD {
+        true => reply::empty(StatusCode::OK),
         false => {
             // The memory is returned when the last piece was sent.
             let held = memory.attach(stored.bytes.clone());
-            let pieces = content.part(range.start as usize..range.end as usize).map(move |piece| {
+            let pieces = content.part(part.range.start as usize..part.range.end as usize).map(move |piece| {
                 let _ = &held;
                 piece.ok_or_else(|| io::Error::other("the data of a Binary is not base64"))
             });
             warp::reply::stream(stream::iter(pieces)).into_response()
         }
     };
-    *response.status_mut() = status;
+    let mut response = part.describe(response);
     let headers = response.headers_mut();
     let octets = HeaderValue::from_static("application/octet-stream");
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_str(&content.media_type).unwrap_or(octets));
-    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(sent));
-    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(SANDBOX));
     if !is_shown_in_browsers(&content.media_type) {
         headers.insert(header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
     }
     if let Some(reference) = &content.security_context {
         response = reply::with(response, SECURITY_CONTEXT, reference);
-    }
-    if status == StatusCode::PARTIAL_CONTENT {
-        response = with_content_range(response, &range, length as u64);
     }
     Ok(described(response))
 }

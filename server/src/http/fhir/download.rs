@@ -12,7 +12,7 @@ use crate::config::audit::RecordedRequests;
 use crate::http::extract::RequestContext;
 use crate::http::problem::{self, Problem};
 use crate::http::quality_values::quality_values;
-use crate::http::range::{RequestedRange, not_satisfiable, requested_range, with_content_range};
+use crate::http::range::FilePart;
 use crate::http::reply::{self, Response};
 use crate::records::audit::{self, AuditActor, AuditEntry};
 
@@ -51,36 +51,22 @@ pub async fn download_file(context: &RequestContext, job: String, name: String) 
         opened = file.open(encoding).await;
     }
     let opened = opened?;
-    let length = opened.length;
-    let requested = if context.method == Method::GET {
-        requested_range(&context.headers, &etag, length)
-    } else {
-        RequestedRange::WholeFile
-    };
-    let (status, range) = match requested {
-        RequestedRange::WholeFile => (StatusCode::OK, 0..length),
-        RequestedRange::Part(range) => (StatusCode::PARTIAL_CONTENT, range),
-        RequestedRange::Unsatisfiable => return Err(described(not_satisfiable(length), &etag).into()),
-    };
-    let mut response = if context.method == Method::HEAD {
-        reply::empty(status)
+    let part = FilePart::select(&context.method, &context.headers, &etag, opened.length);
+    let part = part.map_err(|response| described(response, &etag))?;
+    let response = if context.method == Method::HEAD {
+        reply::empty(StatusCode::OK)
     } else {
         // A download in several ranges is recorded once, with the range that contains the beginning.
-        if range.start == 0 {
+        if part.range.start == 0 {
             record_download(context, &job, &name);
         }
-        warp::reply::stream(opened.stream(range.clone())).into_response()
+        warp::reply::stream(opened.stream(part.range.clone())).into_response()
     };
-    *response.status_mut() = status;
+    let mut response = part.describe(response);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.format().media_type()));
-    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
-    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     if encoding == ContentEncoding::Gzip {
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    }
-    if status == StatusCode::PARTIAL_CONTENT {
-        response = with_content_range(response, &range, length);
     }
     Ok(described(response, &etag))
 }

@@ -12,7 +12,7 @@ use warp::Reply as _;
 use super::access;
 use crate::http::extract::RequestContext;
 use crate::http::problem::Problem;
-use crate::http::range::{RequestedRange, not_satisfiable, requested_range, with_content_range};
+use crate::http::range::FilePart;
 use crate::http::reply::{self, Response};
 use crate::node::release_files::ReleaseFile;
 
@@ -77,31 +77,19 @@ pub async fn download_release(context: &RequestContext, release: String) -> Resu
     if context.has_version(&etag) {
         return Ok(described(reply::empty(StatusCode::NOT_MODIFIED), &etag));
     }
-    if context.method == Method::HEAD {
-        let mut response = reply::empty(StatusCode::OK);
-        response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
-        return Ok(described(response, &etag));
-    }
-    let (status, range) = match requested_range(&context.headers, &etag, length) {
-        RequestedRange::WholeFile => (StatusCode::OK, 0..length),
-        RequestedRange::Part(range) => (StatusCode::PARTIAL_CONTENT, range),
-        RequestedRange::Unsatisfiable => return Err(described(not_satisfiable(length), &etag).into()),
+    let part = FilePart::select(&context.method, &context.headers, &etag, length);
+    let part = part.map_err(|response| described(response, &etag))?;
+    let response = match context.method == Method::HEAD {
+        true => reply::empty(StatusCode::OK),
+        false => warp::reply::stream(context.app.bulk.stream_file(file, part.range.clone())?).into_response(),
     };
-    let stream = context.app.bulk.stream_file(file, range.clone())?;
-    let mut response = warp::reply::stream(stream).into_response();
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
-    if status == StatusCode::PARTIAL_CONTENT {
-        response = with_content_range(response, &range, length);
-    }
-    Ok(described(response, &etag))
+    Ok(described(part.describe(response), &etag))
 }
 
 /// Adds the headers of every response about the file of a release.
 fn described(mut response: Response, etag: &str) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
     reply::with(response, header::ETAG, etag)
 }
