@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
+use backup::Succession;
 use bulk::OpenExport;
 use indicatif::HumanBytes;
 use resources::assign_stored::{AssignmentRecord, read_record};
@@ -143,8 +144,8 @@ async fn backup_fault(services: &AdminServices<'_>) -> Result<Option<String>> {
     if services.backups.schedule.is_none() {
         return Ok(None);
     }
-    let undecided = undecided(services.resources.store(), services.clock.now()).await?;
-    Ok(undecided.or_else(|| services.backups.state.facts().fault))
+    let succession = Succession::read(services.resources.store(), services.clock.now()).await?;
+    Ok(undecided(succession.as_ref()).or_else(|| services.backups.state.facts().fault))
 }
 
 /// Describes the remaining work of the assignment of stored resources to Patients.

@@ -38,17 +38,13 @@ impl BackupSchedule {
 }
 
 /// Why a restored store makes no backups by schedule; `None` if it makes them.
-///
-/// # Errors
-/// The error of the store if it cannot be read.
-pub async fn undecided(store: &Store, now: Timestamp) -> Result<Option<String>, StoreError> {
-    let succession = Succession::read(store, now).await?;
-    let is_undecided = succession.is_some_and(|succession| succession.purpose == StorePurpose::Undecided);
-    Ok(is_undecided.then(|| {
-        "no backups are made by schedule, because this store was restored and nobody has said what it is for; run `trefoil \
-         store backups --continue` if it takes the place of the earlier store, or `trefoil store backups --drill`"
+pub fn undecided(succession: Option<&Succession>) -> Option<String> {
+    (succession?.purpose == StorePurpose::Undecided).then(|| {
+        "no backups are made by schedule, because this store was restored, and its purpose was not stated; run \
+         `trefoil store backups --continue` if it takes the place of the earlier store, and `trefoil store backups \
+         --drill` if it is a trial"
             .to_owned()
-    }))
+    })
 }
 
 impl BackupSources {
@@ -77,7 +73,7 @@ impl BackupSources {
     ) -> Result<()> {
         let begun = now();
         let succession = Succession::read(store, begun).await?;
-        if let Some(reason) = undecided(store, begun).await? {
+        if let Some(reason) = undecided(succession.as_ref()) {
             self.state.change(|facts| {
                 if facts.warned.is_none_or(|warned| warned + WARNING_INTERVAL <= begun) {
                     tracing::warn!("{reason}");
@@ -104,7 +100,7 @@ impl BackupSources {
             facts.bytes = last.map_or(0, Manifest::bytes);
         });
         if last.is_some_and(|last| last.time > schedule.last_due(begun)) {
-            self.state.change(|facts| (facts.fault, facts.pause) = (None, None));
+            self.state.succeed();
             return Ok(());
         }
         self.end_turn_of_ended_node(store, &location, begun).await?;
@@ -129,8 +125,8 @@ impl BackupSources {
             facts.last = Some(manifest.time);
             facts.bytes = manifest.bytes();
             facts.duration = Some(duration);
-            (facts.fault, facts.pause) = (None, None);
         });
+        self.state.succeed();
         tracing::info!(
             id = manifest.id,
             versions = manifest.versions(),

@@ -63,6 +63,11 @@ impl ScheduleState {
             facts.fault = Some(reason);
         });
     }
+
+    /// Records that the last backup is recent: the next one is tried when it is due.
+    pub(super) fn succeed(&self) {
+        self.change(|facts| (facts.fault, facts.pause) = (None, None));
+    }
 }
 
 #[cfg(test)]

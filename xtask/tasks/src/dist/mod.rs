@@ -16,8 +16,10 @@
 //! | [`installs`] | installs the packages from their files, and uses them in test projects |
 //! | [`emulated`] | runs the programs for other processors, and tests them |
 //! | [`trial`], `systemd` | the Debian package in a new system, and in one with systemd |
+//! | `debian_root` | the system in a folder |
 
 mod debian;
+mod debian_root;
 pub mod emulated;
 mod files;
 mod image;

@@ -7,8 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use super::debian_root::copy_minimal_debian;
 use anyhow::{Context as _, Result, bail, ensure};
-use xtask::workspace::{check, target_dir};
+use xtask::workspace::target_dir;
 
 /// The packages of the system besides Debian's smallest set.
 const PACKAGES: &str = "systemd,systemd-sysv,dbus,ca-certificates,curl,openssl";
@@ -23,6 +24,8 @@ every_h = 1
 [log]
 folder = "/var/log/trefoil"
 "#;
+/// Runs a command as the user of the service.
+const AS_USER: &str = "setpriv --reuid=trefoil --regid=trefoil --init-groups";
 
 /// A running container.
 struct Container {
@@ -35,19 +38,8 @@ struct Container {
 impl Container {
     /// Copies a minimal system, which is made at the first run, and starts it.
     fn start(debian: &str) -> Result<Self> {
-        let minimal = target_dir().join("debian-systemd");
-        if !minimal.exists() {
-            let part = minimal.with_extension("part");
-            let log = fs::File::create(target_dir().join("debootstrap.log"))?;
-            let mut command = Command::new("debootstrap");
-            command.arg("--variant=minbase").arg(format!("--include={PACKAGES}")).arg(debian).arg(&part);
-            check(command.stdout(log))
-                .context("debootstrap failed; see debootstrap.log in the target folder")?;
-            fs::rename(&part, &minimal)?;
-        }
         let root = target_dir().join("systemd-trial");
-        drop(fs::remove_dir_all(&root));
-        check(Command::new("cp").arg("-a").arg(&minimal).arg(&root))?;
+        copy_minimal_debian("debian-systemd", debian, PACKAGES, &root)?;
         let log = fs::File::create(target_dir().join("systemd-trial.log"))?;
         let mut command = Command::new("systemd-nspawn");
         command.args(["--quiet", "--boot", "--register=no", "--keep-unit", "--directory"]).arg(&root);
@@ -145,6 +137,20 @@ impl Drop for Container {
 /// Installs, uses, upgrades and removes the package as an operator does.
 pub fn run(package: &Path, debian: &str) -> Result<()> {
     let mut system = Container::start(debian)?;
+    install(&mut system, package)?;
+    use_commands(&system)?;
+    make_backups(&mut system)?;
+    reload(&mut system)?;
+    renew_certificate(&mut system)?;
+    restart_under_socket(&mut system)?;
+    restore_drill(&system)?;
+    upgrade_and_remove(&mut system)?;
+    println!("the package was installed, used, upgraded and removed under systemd");
+    Ok(())
+}
+
+/// Installs the package, and starts its service.
+fn install(system: &mut Container, package: &Path) -> Result<()> {
     fs::copy(package, system.root.join("trefoil.deb"))?;
     system.run(&["dpkg", "-i", "/trefoil.deb"])?;
     system.shell(&format!("cat >> /etc/trefoil/trefoil.toml <<'END'\n{SETTINGS}\nEND"))?;
@@ -153,18 +159,23 @@ pub fn run(package: &Path, debian: &str) -> Result<()> {
     ensure!(system.output(&["systemctl", "is-active", "trefoil"])?.0.trim() == "active", "it is not active");
     system.until_ready()?;
     println!("started: {}", system.run(&["systemctl", "show", "-P", "StatusText", "trefoil"])?.trim());
+    Ok(())
+}
 
-    // Commands without --data find the service, and say as whom they are run.
+/// Commands without `--data` find the service, and refuse another user with the command that works.
+fn use_commands(system: &Container) -> Result<()> {
     let refused = system.output(&["trefoil", "user", "list"])?;
     ensure!(refused.1 != Some(0) && refused.0.contains("sudo -u trefoil trefoil user list"), "{refused:?}");
-    let as_user = "setpriv --reuid=trefoil --regid=trefoil --init-groups";
-    system.shell(&format!("echo 'a long password' | {as_user} trefoil user add ada"))?;
+    system.shell(&format!("echo 'a long password' | {AS_USER} trefoil user add ada"))?;
     let client =
         "trefoil client add reports --auth-method client_secret_basic --grant-type client_credentials";
-    system.shell(&format!("{as_user} {client} --scope 'system/*.rs'"))?;
+    system.shell(&format!("{AS_USER} {client} --scope 'system/*.rs'"))?;
+    Ok(())
+}
 
-    // Backups by hand and by schedule, private; the log of the server; the memory of the machine.
-    system.shell(&format!("{as_user} trefoil backup"))?;
+/// Makes backups by hand and by schedule, and reads what else the service writes.
+fn make_backups(system: &mut Container) -> Result<()> {
+    system.shell(&format!("{AS_USER} trefoil backup"))?;
     let private = "find /var/backups/trefoil -type f ! -perm 0600 -o -type d ! -perm 0700";
     let public = system.shell(private)?;
     ensure!(public.is_empty(), "others may read {public}");
@@ -178,8 +189,11 @@ pub fn run(package: &Path, debian: &str) -> Result<()> {
     ensure!(budget.trim() != "0", "the memory of the machine is hidden");
     let journal = system.run(&["journalctl", "-u", "trefoil", "--no-pager"])?;
     println!("journal: {} lines", journal.lines().count());
+    Ok(())
+}
 
-    // A reload that is not valid fails, and the settings before it stay.
+/// A reload with invalid settings fails, and the settings of before stay.
+fn reload(system: &mut Container) -> Result<()> {
     system.run(&["systemctl", "reload", "trefoil"])?;
     system.shell(
         "cp /etc/trefoil/trefoil.toml /tmp/good && echo 'nonsense = 1' >> /etc/trefoil/trefoil.toml",
@@ -188,8 +202,11 @@ pub fn run(package: &Path, debian: &str) -> Result<()> {
     ensure!(code != Some(0), "a reload of invalid settings succeeded");
     system.shell("cat /tmp/good > /etc/trefoil/trefoil.toml")?;
     system.until_ready()?;
+    Ok(())
+}
 
-    // Certbot's hook: the service serves the new certificate without a restart.
+/// After the hook of certbot the service serves the new certificate without a restart.
+fn renew_certificate(system: &mut Container) -> Result<()> {
     let lineage = "/etc/letsencrypt/live/here";
     system.shell(&format!(
         "mkdir -p {lineage} && openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=renewed -addext \
@@ -211,8 +228,11 @@ pub fn run(package: &Path, debian: &str) -> Result<()> {
     system.shell(&format!("RENEWED_LINEAGE={lineage} /usr/share/trefoil/certbot-hook.sh"))?;
     let second = system.shell(subject)?;
     ensure!(first != second, "the renewed certificate is not served after the hook");
+    Ok(())
+}
 
-    // The socket of the service manager: a restart refuses no connection.
+/// With the socket of the service manager, a restart refuses no connection.
+fn restart_under_socket(system: &mut Container) -> Result<()> {
     system.run(&["systemctl", "stop", "trefoil.service"])?;
     system.run(&["systemctl", "enable", "--now", "trefoil.socket"])?;
     system.run(&["systemctl", "start", "trefoil.service"])?;
@@ -221,23 +241,28 @@ pub fn run(package: &Path, debian: &str) -> Result<()> {
     let restart = format!("({calls}) > /tmp/calls & systemctl restart trefoil.service; wait; cat /tmp/calls");
     let refused = system.shell(&restart)?;
     ensure!(refused.is_empty(), "connections were refused during a restart: {}", refused.lines().count());
+    Ok(())
+}
 
-    // A drill from the backup, in a folder of its own.
+/// Restores a backup into a folder of its own.
+fn restore_drill(system: &Container) -> Result<()> {
     system.shell(&format!(
-        "install -d -o trefoil -g trefoil /srv/drill && {as_user} trefoil restore --from /var/backups/trefoil --data \
+        "install -d -o trefoil -g trefoil /srv/drill && {AS_USER} trefoil restore --from /var/backups/trefoil --data \
          /srv/drill/data --drill"
     ))?;
-    system.shell(&format!("{as_user} trefoil check --data /srv/drill/data"))?;
+    system.shell(&format!("{AS_USER} trefoil check --data /srv/drill/data"))?;
+    Ok(())
+}
 
-    // An upgrade keeps the settings, and a removal stops socket and service.
+/// An upgrade keeps the settings, and a removal stops socket and service.
+fn upgrade_and_remove(system: &mut Container) -> Result<()> {
     system.run(&["dpkg", "-i", "/trefoil.deb"])?;
     system.until_ready()?;
-    let status = system.shell(&format!("{as_user} trefoil status"))?;
+    let status = system.shell(&format!("{AS_USER} trefoil status"))?;
     println!("{status}");
     system.run(&["dpkg", "--remove", "trefoil"])?;
     for unit in ["trefoil.service", "trefoil.socket"] {
         ensure!(system.output(&["systemctl", "is-active", unit])?.0.trim() != "active", "{unit} still runs");
     }
-    println!("the package was installed, used, upgraded and removed under systemd");
     Ok(())
 }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use test_server::{DataFolder, ServerProcess};
 
 use super::DistArgs;
+use super::debian_root::copy_minimal_debian;
 use xtask::workspace::{build, check, root, target_dir};
 
 /// The release of Debian.
@@ -25,18 +26,9 @@ const OWN_SETTING: &str = "\n[log]\nformat = \"json\"\n";
 struct DebianRoot(PathBuf);
 
 impl DebianRoot {
-    /// Copies a minimal system, which is made at the first run.
+    /// Makes a minimal system.
     fn create(folder: &Path) -> Result<Self> {
-        let minimal = target_dir().join("debian-root");
-        if !minimal.exists() {
-            let part = minimal.with_extension("part");
-            let log = fs::File::create(target_dir().join("debootstrap.log"))?;
-            let mut command = Command::new("debootstrap");
-            command.args(["--variant=minbase", DEBIAN]).arg(&part).stdout(log);
-            check(&mut command).context("debootstrap failed; see debootstrap.log in the target folder")?;
-            fs::rename(&part, &minimal)?;
-        }
-        check(Command::new("cp").arg("-a").arg(&minimal).arg(folder))?;
+        copy_minimal_debian("debian-root", DEBIAN, "", folder)?;
         Ok(Self(folder.to_owned()))
     }
 
@@ -133,9 +125,6 @@ pub fn run() -> Result<()> {
     build_package()?;
     let package = package_file()?;
     let folder = target_dir().join("package-root");
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
     let system = DebianRoot::create(&folder)?;
     fs::copy(&package, system.path("trefoil.deb"))?;
     println!("{}", system.run(&["dpkg", "-i", "/trefoil.deb"])?);
