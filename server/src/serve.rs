@@ -30,7 +30,7 @@ use crate::http::{dispatch, metrics};
 use crate::node::app::{App, Outside};
 use crate::node::clock_check::clock_fault;
 use crate::node::data_folder::{has_store, lock_data_folder, make_data_folder};
-use crate::node::periodic_tasks::{send_traces, start_tasks};
+use crate::node::periodic_tasks::{deliver_audit_events, send_traces, start_tasks};
 use crate::node::reload::{self, reload_config};
 use crate::node::store_state::check_usable;
 use crate::node::{descriptors, memory_limit, tls};
@@ -40,8 +40,9 @@ use crate::records::server_log;
 
 /// Time at the end in which requests are completed whose clients have disconnected.
 const ABANDONED_TIME: Duration = Duration::from_secs(5);
-/// Maximum time for sending the last traces.
+/// Maximum time for sending the last traces, and for the last audit events.
 const TRACES_TIME: Duration = Duration::from_secs(2);
+const DELIVERY_TIME: Duration = Duration::from_secs(2);
 
 /// Interval of the log lines while the server waits for its database, and the pause between two attempts.
 const WAIT_LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -268,7 +269,6 @@ async fn serve(config: Config, flags: &ServeFlags) -> Result<ServeEnd> {
     // Ends with this function.
     let _metrics = metrics_listener
         .map(|listener| AbortOnDropHandle::new(tokio::spawn(metrics::serve_metrics(listener, app.clone()))));
-    let tasks = start_tasks(&app);
     let endpoint = data.join("endpoint.json");
     let ca = tls.as_ref().and_then(|tls| tls.ca.as_ref()).map(std::path::absolute).transpose()?;
     let guide = is_demo.then(|| demo::guide::write_guide(&app, ca.as_deref())).transpose()?;
@@ -281,6 +281,8 @@ async fn serve(config: Config, flags: &ServeFlags) -> Result<ServeEnd> {
         false => format!("ready {base_url}"),
     };
     drop(writeln!(io::stdout(), "{ready}"));
+    // After the line above, because audit events may follow it on standard output.
+    let tasks = start_tasks(&app);
     notify_manager(&[NotifyState::Ready, NotifyState::Status(&ready)]);
     // A program that reads standard output reads the file of the guide.
     let is_person = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
@@ -317,7 +319,10 @@ async fn serve(config: Config, flags: &ServeFlags) -> Result<ServeEnd> {
     // A collector that cannot be reached has been reported before.
     drop(tokio::time::timeout(TRACES_TIME, send_traces(app.clone())).await);
     app.store.depart().await;
-    run_blocking(move || app.logs.audit.close()).await?;
+    let audit = Arc::clone(&app.logs.audit);
+    run_blocking(move || audit.close()).await?;
+    // The next start sends the rest.
+    drop(tokio::time::timeout(DELIVERY_TIME, deliver_audit_events(app)).await);
     Ok(end)
 }
 

@@ -94,6 +94,7 @@ async fn read_status(services: &AdminServices<'_>) -> Result<ServerStatus> {
         faults.push(format!("the store cannot be written: {error}"));
     }
     faults.extend(services.audit.fault().map(str::to_owned));
+    faults.extend(services.audit.queue().and_then(|queue| queue.fault()));
     faults.extend(backup_fault(services).await?);
     if let Some(bucket) = services.backups.bucket()
         && let Err(why) = bucket.check().await

@@ -278,7 +278,7 @@ impl Config {
             backup: file.backup.check(&source, &files.access)?,
             files,
             bulk: file.bulk.check(&source)?,
-            audit: file.audit,
+            audit: file.audit.check(&source)?,
             node: file.node.check(&source)?,
             connections: ConnectionLimits {
                 total: file.limits.connections.max(1),

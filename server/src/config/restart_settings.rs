@@ -48,7 +48,7 @@ restart_settings! { config;
     "[files]" files: String = config.files.description.clone();
     "[backup]" backup: (Option<BackupSchedule>, Option<String>) =
         (config.backup.schedule.clone(), config.backup.key.as_ref().map(|key| key.id().to_owned()));
-    "[audit]" audit: AuditConfig = config.audit;
+    "[audit]" audit: AuditConfig = config.audit.clone();
     "[node]" node: String = config.node.clone();
     "[traces]" traces: TracesConfig = config.traces.clone();
     "[server] idle_timeout_s" idle_timeout: Duration = config.idle_timeout;

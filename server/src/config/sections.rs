@@ -10,7 +10,7 @@ use identity::sign_in::throttle::ThrottleLimits;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::audit::AuditConfig;
+use super::audit::AuditSection;
 use super::backup::BackupSection;
 use super::brand::PagesSection;
 use super::bulk::BulkSection;
@@ -52,7 +52,7 @@ settings_table! {
         /// Maximum numbers and sizes.
         limits: LimitsSection = LimitsSection::default(),
         /// The audit log.
-        audit: AuditConfig = AuditConfig::default(),
+        audit: AuditSection = AuditSection::default(),
         /// The log of the server.
         log: LogSection = LogSection::default(),
         /// Metrics.

@@ -34,6 +34,7 @@ use super::routes;
 use crate::node::app::App;
 use crate::node::process_usage::ProcessUsage;
 use crate::records::audit::counts::RefusalCount;
+use crate::records::audit::queue::DeliveryCounts;
 use crate::records::request_metrics::{RouteCounts, RouteSeries, STATUS_CLASSES};
 
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -197,6 +198,17 @@ async fn gauges(app: &Arc<App>) -> Vec<Gauge> {
     if let Some(free) = free_bytes(&app.config.data) {
         gauges.push(gauge("trefoil_data_free_bytes", "Free space for the data folder", free as f64));
     }
+    if let Some(queue) = app.logs.audit.queue() {
+        let (waiting, failed) = (queue.unsent_bytes() as f64, queue.fault().is_some());
+        gauges.extend([
+            gauge("trefoil_audit_unsent_bytes", "Audit events that wait for their destination", waiting),
+            gauge(
+                "trefoil_audit_delivery_failed",
+                "Whether audit events do not reach their destination",
+                f64::from(u8::from(failed)),
+            ),
+        ]);
+    }
     let facts = app.backups.state.facts();
     if app.backups.schedule.is_some() && !facts.is_drill {
         let last = facts.last.map_or(0, |last| last.as_second()) as f64;
@@ -314,6 +326,22 @@ fn counters(app: &App) -> Vec<(&'static str, &'static str, f64)> {
             app.logs.traces.dropped() as f64,
         ),
     ];
+    if let Some(queue) = app.logs.audit.queue() {
+        let DeliveryCounts { sent, rejected, dropped_bytes } = &queue.counts;
+        counters.extend([
+            ("trefoil_audit_events_sent", "Audit events that reached their destination", count(sent)),
+            (
+                "trefoil_audit_events_rejected",
+                "Audit events that their destination does not keep",
+                count(rejected),
+            ),
+            (
+                "trefoil_audit_dropped_bytes",
+                "Audit events that were not sent, because too many waited",
+                count(dropped_bytes),
+            ),
+        ]);
+    }
     let StoreUsage { files, database } = app.store.usage();
     counters.extend(files.map(|files| {
         ("trefoil_store_compactions", "Merges of files of the store", files.compactions as f64)

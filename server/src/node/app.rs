@@ -19,6 +19,7 @@ use crate::clock::{Clock, RequestIds};
 use crate::config::restart_settings::RestartSettings;
 use crate::config::settings::{Settings, SharedSettings};
 use crate::config::{Config, ServeFlags};
+use crate::node::audit_delivery::AuditDelivery;
 use crate::node::backups::BackupSources;
 use crate::node::capacity::Capacity;
 use crate::node::certificate::ServedCertificate;
@@ -96,6 +97,8 @@ pub struct App {
     pub providers: ProviderCalls,
     /// Sends requests that no client causes.
     pub http: Arc<dyn HttpCaller>,
+    /// Sends audit events to a place outside of the server.
+    pub audit_delivery: Option<AuditDelivery>,
     /// Members of the Groups that clients are limited to.
     pub group_members: GroupMembers,
     /// Origins and response types of all clients.
@@ -163,7 +166,7 @@ impl App {
         let rules = config.settings.resource_rules();
         let settings = Arc::new(ArcSwap::from_pointee(std::mem::take(&mut config.settings)));
         let source = AuditSource { observer: address.base_url.clone(), node: config.node.clone() };
-        let audit = AuditLog::open(&config.data, source, config.audit, clock.clone())
+        let audit = AuditLog::open(&config.data, source, config.audit.clone(), clock.clone())
             .context("failed to open the audit log")?;
         let drain = StoreDrain::default();
         let gates = (Arc::clone(&clock_check.guard), audit.clone(), drain.clone());
@@ -209,6 +212,9 @@ impl App {
             None => provider_calls::provider_caller(),
         };
         let backups = BackupSources::new(&config, flags);
+        let audit_delivery = config.audit.delivery.as_ref().zip(audit.queue()).map(|(delivery, queue)| {
+            AuditDelivery::new(queue.clone(), &delivery.destination, node.clone(), providers.clone())
+        });
         let app = Arc::new(Self {
             capacity: Capacity::new(&config, rules.bytes),
             config: RunningConfig {
@@ -239,6 +245,7 @@ impl App {
             backups,
             providers: ProviderCalls::new(Arc::clone(&providers)),
             http: providers,
+            audit_delivery,
             group_members: GroupMembers::default(),
             client_overview: ClientOverview::default(),
             request_ids: RequestIds::new(&*clock.random),

@@ -12,6 +12,7 @@
 //! | [`release_files`] | the indexes of releases as files to download |
 //! | [`shared_releases`] | the indexes of releases that several nodes share |
 //! | [`outbound`] | requests to other servers |
+//! | [`audit_delivery`] | sends audit events to a place outside of the server |
 //! | [`key_fetch`] | fetches the key sets of clients |
 //! | [`provider_calls`] | requests to external providers |
 //! | [`abandoned_requests`] | requests whose client leaves before the response |
@@ -29,6 +30,7 @@
 
 pub mod abandoned_requests;
 pub mod app;
+pub mod audit_delivery;
 pub mod backup_schedule;
 pub mod backups;
 pub mod byte_budget;

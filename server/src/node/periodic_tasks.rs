@@ -44,6 +44,10 @@ pub fn start_tasks(app: &Arc<App>) -> JoinSet<()> {
     if app.logs.traces.are_sent() {
         tasks.spawn(repeat("sending traces", TRACE_INTERVAL, app.clone(), send_traces));
     }
+    if app.audit_delivery.is_some() {
+        let interval = Duration::from_secs(1);
+        tasks.spawn(repeat("the delivery of audit events", interval, app.clone(), deliver_audit_events));
+    }
     if app.backups.schedule.is_some() {
         let interval = Duration::from_secs(60);
         tasks.spawn(repeat("the backup", interval, app.clone(), back_up));
@@ -137,6 +141,17 @@ pub async fn send_traces(app: Arc<App>) -> Result<()> {
         return Err(failure);
     }
     Ok(())
+}
+
+/// Sends the audit events that wait.
+///
+/// # Errors
+/// Why not all of them were sent. They still wait.
+pub async fn deliver_audit_events(app: Arc<App>) -> Result<()> {
+    match &app.audit_delivery {
+        Some(delivery) => delivery.proceed().await,
+        None => Ok(()),
+    }
 }
 
 /// Presents a certificate that was renewed, and warns before one ends.

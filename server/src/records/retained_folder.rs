@@ -4,6 +4,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use jiff::civil::Date;
 use jiff::{Span, ToSpan as _};
@@ -22,7 +23,6 @@ pub struct RetentionLimits {
 }
 
 /// A folder of daily files.
-#[derive(Debug)]
 pub struct RetainedFolder {
     folder: PathBuf,
     /// Start of the file names, before the date.
@@ -32,7 +32,12 @@ pub struct RetainedFolder {
     disk: DiskSpace,
     /// Name and size of the file that is being written.
     current: Option<(String, u64)>,
+    /// Files for which another part of the server has a use, so that their age and size do not remove them.
+    in_use: Option<Arc<FilesInUse>>,
 }
+
+/// Returns whether a file, given by its name, is in use.
+type FilesInUse = dyn Fn(&str) -> bool + Send + Sync;
 
 /// The files of a day are split into this many parts of the maximum size, so that a day can be removed in
 /// part.
@@ -42,7 +47,12 @@ impl RetainedFolder {
     /// A folder whose files are named `prefix`, a date and `suffix`. The folder must exist.
     pub fn new(folder: PathBuf, prefix: &'static str, suffix: &'static str, limits: RetentionLimits) -> Self {
         let disk = DiskSpace::of(&folder);
-        Self { folder, prefix, suffix, limits, disk, current: None }
+        Self { folder, prefix, suffix, limits, disk, current: None, in_use: None }
+    }
+
+    /// Keeps files in use, whatever their age and size. A full disk removes them nevertheless.
+    pub fn keeping(self, in_use: Arc<FilesInUse>) -> Self {
+        Self { in_use: Some(in_use), ..self }
     }
 
     /// Path of the folder.
@@ -109,30 +119,17 @@ impl RetainedFolder {
 
     /// Returns name and size of all files, by day and part.
     fn files(&self) -> io::Result<Vec<(String, u64)>> {
-        let mut files = Vec::new();
-        for entry in fs::read_dir(&self.folder)? {
-            let entry = entry?;
-            let Ok(name) = entry.file_name().into_string() else { continue };
-            if self.day_of(&name).is_some() {
-                files.push((name, entry.metadata()?.len()));
-            }
-        }
-        // Without the suffix, the first part of a day sorts before the others.
-        files.sort_by(|(a, _), (b, _)| {
-            let key = |name: &str| name.strip_suffix(self.suffix).map(str::to_owned);
-            key(a).cmp(&key(b))
-        });
-        Ok(files)
+        daily_files(&self.folder, self.prefix, self.suffix)
     }
 
     fn day_of(&self, name: &str) -> Option<Date> {
-        let rest = name.strip_prefix(self.prefix)?.strip_suffix(self.suffix)?;
-        rest.get(..10)?.parse().ok()
+        day_of(name, self.prefix, self.suffix)
     }
 
     /// Removes the days that are not kept, and the oldest files above the maximum size.
     fn remove_old(&self, day: &str, removed: &mut Vec<String>) -> io::Result<()> {
         let mut files = self.files()?;
+        files.retain(|(name, _)| !self.in_use.as_ref().is_some_and(|in_use| in_use(name)));
         if self.limits.keep_days > 0
             && let Ok(today) = day.parse::<Date>()
         {
@@ -162,6 +159,28 @@ impl RetainedFolder {
         removed.push(format!("{} was removed, because {why}", self.folder.join(name).display()));
         Ok(())
     }
+}
+
+/// Returns name and size of the daily files of a folder, by day and part.
+///
+/// # Errors
+/// An error if the folder cannot be read.
+pub fn daily_files(folder: &Path, prefix: &str, suffix: &str) -> io::Result<Vec<(String, u64)>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if day_of(&name, prefix, suffix).is_some() {
+            files.push((name, entry.metadata()?.len()));
+        }
+    }
+    // Without the suffix, the first part of a day sorts before the others.
+    files.sort_by(|(a, _), (b, _)| a.strip_suffix(suffix).cmp(&b.strip_suffix(suffix)));
+    Ok(files)
+}
+
+fn day_of(name: &str, prefix: &str, suffix: &str) -> Option<Date> {
+    name.strip_prefix(prefix)?.strip_suffix(suffix)?.get(..10)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -124,7 +124,7 @@ pub fn start_log(format: LogFormat) -> LogGuard {
 
 enum LogOutput {
     Stderr,
-    Files(LogFiles),
+    Files(Box<LogFiles>),
 }
 
 struct LogFiles {
@@ -255,7 +255,7 @@ impl LogGuard {
         if let Some(buffer) = &self.buffer {
             buffer.write_lines();
             let mut out = buffer.shared.out.lock().unwrap_or_else(PoisonError::into_inner);
-            out.0 = LogOutput::Files(files);
+            out.0 = LogOutput::Files(Box::new(files));
         }
         Ok(())
     }

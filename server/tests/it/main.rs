@@ -8,6 +8,7 @@ mod administration;
 mod assignment;
 mod attacks;
 mod audit;
+mod audit_delivery;
 mod backups;
 mod browser;
 mod bucket;

@@ -8,6 +8,7 @@
 //! | `entry`, `coding` | an entry, and the code systems of AuditEvent |
 //! | `caller` | who made a request |
 //! | [`counts`] | counts of the events, for metrics |
+//! | [`queue`] | events that wait for a destination outside of the server |
 //! | [`erase`](mod@erase) | erasure of the texts about a patient |
 //! | here | the log, and the durability of its lines before a response is sent |
 //!
@@ -20,6 +21,7 @@ mod coding;
 pub mod counts;
 mod entry;
 pub mod erase;
+pub mod queue;
 mod render;
 pub mod rest;
 
@@ -32,10 +34,13 @@ use std::sync::{Arc, PoisonError};
 use identity::audit::{AuditEvent, AuditSink};
 use jiff::Timestamp;
 use store::StoreError;
+use store::folder::make_folder;
 use store::space::{DiskSpace, WritePurpose};
 
 pub use self::caller::{AuditActor, AuditCaller};
 pub use self::entry::{AuditEntry, AuditSource};
+use self::queue::AuditQueue;
+use self::queue::unsent_lines::{PREFIX, SUFFIX};
 use crate::clock::{Clock, resource_id};
 use crate::config::audit::{AuditConfig, Durability, RecordedRequests};
 use crate::records::append_log::{AppendLog, LogLine};
@@ -94,7 +99,8 @@ pub fn set_actor(actor: AuditActor) {
 /// The lines of a request could not be written, so its result must not be sent.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the audit log cannot be written, and durability = \"synced\" requires it for every response; try again later"
+    "the audit log cannot be written, or too many events wait for their destination, and durability = \"synced\" \
+     requires it for every response; try again later"
 )]
 pub struct NotRecorded;
 
@@ -111,6 +117,7 @@ pub struct AuditLog {
     others: MinuteCounts<AuditEvent>,
     disk: DiskSpace,
     counts: counts::EventCounts,
+    queue: Option<Arc<AuditQueue>>,
 }
 
 /// Maximum number of different events of strangers that are counted in a minute, in all and for one network.
@@ -135,14 +142,26 @@ impl AuditLog {
             max_bytes: config.max_bytes,
             removes_early: !sync,
         };
-        let retained = RetainedFolder::new(folder, "audit-", ".ndjson", limits);
+        make_folder(&folder, 0o700)?;
+        let mut retained = RetainedFolder::new(folder, PREFIX, SUFFIX, limits);
+        let queue =
+            config.delivery.as_ref().map(|delivery| AuditQueue::open(data, delivery.queue_bytes, sync));
+        let queue = queue.transpose()?.map(Arc::new);
+        if let Some(queue) = queue.clone() {
+            retained = retained.keeping(Arc::new(move |file| queue.needs(file)));
+        }
         let disk = retained.disk();
         let lines = AppendLog::open(retained, "audit log", sync)?;
         let most = MAX_STRANGER_EVENTS;
         let (strangers, varieties) = (MinuteCounts::new(most), MinuteCounts::new(most));
         let others = MinuteCounts::new(most);
         let counts = counts::EventCounts::default();
-        Ok(Arc::new(Self { clock, source, config, lines, strangers, varieties, others, disk, counts }))
+        Ok(Arc::new(Self { clock, source, config, lines, strangers, varieties, others, disk, counts, queue }))
+    }
+
+    /// The events that wait for their destination; `None` if events stay in the files.
+    pub fn queue(&self) -> Option<&Arc<AuditQueue>> {
+        self.queue.as_ref()
     }
 
     /// The counts of all events since the start.
@@ -180,11 +199,14 @@ impl AuditLog {
 
     async fn flush_of(&self, caller: &AuditCaller) -> Result<(), NotRecorded> {
         let lines = caller.take_lines();
-        if !lines.is_empty() && !self.lines.write(lines).await {
+        let has_lines = !lines.is_empty();
+        if has_lines && !self.lines.write(lines).await {
             caller.has_failed.store(true, Ordering::Relaxed);
         }
         let must_be_recorded = self.config.durability == Durability::Synced;
-        if must_be_recorded && caller.has_failed.load(Ordering::Relaxed) { Err(NotRecorded) } else { Ok(()) }
+        let has_failed = caller.has_failed.load(Ordering::Relaxed)
+            || has_lines && self.queue().is_some_and(|queue| queue.is_full());
+        if must_be_recorded && has_failed { Err(NotRecorded) } else { Ok(()) }
     }
 
     /// Adds an entry. Never waits. An event that strangers can cause without limit is only counted if it has
@@ -279,7 +301,11 @@ impl AuditLog {
         let id = resource_id(&*self.clock.random);
         let event = render::render(entry, caller, now, &id, &self.source);
         let day = &fhir::instant::format(now)[..10];
-        LogLine { day: day.to_owned(), text: format!("{event}\n") }
+        let text = format!("{event}\n");
+        if let Some(queue) = self.queue() {
+            queue.add(&text);
+        }
+        LogLine { day: day.to_owned(), text }
     }
 
     fn add_line(&self, entry: &AuditEntry, caller: Option<Arc<AuditCaller>>, now: Timestamp) {
@@ -297,9 +323,13 @@ impl AuditLog {
         self.lines.queued()
     }
 
-    /// A description of the fault if the log cannot be written.
+    /// Why events cannot be recorded.
     pub fn fault(&self) -> Option<&'static str> {
-        self.lines.has_failed().then_some("the audit log cannot be written; the server's log has the details")
+        if self.lines.has_failed() {
+            return Some("the audit log cannot be written; the server's log has the details");
+        }
+        let is_full = self.queue().is_some_and(|queue| queue.is_full());
+        is_full.then_some("more audit events than send_queue_bytes wait for their destination")
     }
 
     /// Checks that the next write to the store can be recorded: with [`Durability::Synced`], nothing is
@@ -308,11 +338,12 @@ impl AuditLog {
     /// # Errors
     /// [`StoreError::ReadOnly`] if it cannot be written.
     pub fn check(&self) -> Result<(), StoreError> {
-        if self.config.durability == Durability::Synced && self.lines.has_failed() {
-            let reason = "the audit log cannot be written".to_owned();
-            return Err(StoreError::ReadOnly { part: "audit log", reason });
+        match self.fault() {
+            Some(reason) if self.config.durability == Durability::Synced => {
+                Err(StoreError::ReadOnly { part: "audit log", reason: reason.to_owned() })
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Writes all queued lines and ends. A failed write is repeated only once. May block.
