@@ -2,9 +2,11 @@
 
 use jiff::Timestamp;
 
+use crate::page::PageBuilder;
 use crate::store::StoreEngine;
 use crate::{
-    Compaction, Erasure, ErasureRecord, Expect, Ledger as _, LedgerWrite, ResourceKey, Seq, Store, StoreError,
+    Compaction, Erasure, ErasureRecord, Expect, Histories, Ledger as _, LedgerWrite, PageLimit, ResourceKey,
+    Seq, Store, StoreError, Versions as _,
 };
 
 /// Beginning of the keys of the records.
@@ -41,6 +43,26 @@ impl Store {
             StoreEngine::File(file) => file.compartment_resources(compartment).await,
             StoreEngine::Postgres(database) => database.compartment_resources(compartment).await,
         }
+    }
+
+    /// All versions of resources, the newest of each first, in the order of the keys. A full page ends within
+    /// the versions of its last resource.
+    ///
+    /// # Errors
+    /// Returns the error of the engine if they cannot be read.
+    pub async fn histories(&self, keys: &[ResourceKey], limit: PageLimit) -> Result<Histories, StoreError> {
+        if let StoreEngine::Postgres(database) = &self.engine {
+            return database.histories(keys, limit).await;
+        }
+        let mut page = PageBuilder::new(limit);
+        for key in keys {
+            for version in self.history(key, Seq::LATEST, limit).await? {
+                if page.push(version) {
+                    return Ok(Histories { versions: page.last().versions, is_complete: false });
+                }
+            }
+        }
+        Ok(Histories { versions: page.last().versions, is_complete: true })
     }
 
     /// Rewrites the files of the store, so that they no longer contain what was removed or replaced in it.

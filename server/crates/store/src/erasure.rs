@@ -8,7 +8,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{IndexTerm, ResourceKey, Seq};
+use crate::{IndexTerm, ResourceKey, Seq, Version};
 
 /// A resource to erase.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +19,15 @@ pub struct Erasure {
     pub newest: u64,
     /// Terms of the search index of all its versions.
     pub terms: Vec<IndexTerm>,
+}
+
+/// Versions of several resources.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Histories {
+    /// The versions, the newest of each resource first.
+    pub versions: Vec<Version>,
+    /// Whether these are all. Otherwise the page is full, and versions of the last resource may be missing.
+    pub is_complete: bool,
 }
 
 /// The result of a compaction.

@@ -70,7 +70,7 @@ pub mod usage;
 
 pub use content::LedgerMoment;
 pub use cpu_budget::{CpuBudget, CpuBudgetSpent};
-pub use erasure::{Compaction, Erasure, ErasureRecord};
+pub use erasure::{Compaction, Erasure, ErasureRecord, Histories};
 pub use error::StoreError;
 pub use file::{FileOptions, FolderFormat};
 pub use ports::{Ledger, Versions};

@@ -6,18 +6,27 @@
 //! that clients that follow the changes have learned of its end.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use fhir::patient_references::{WithoutPatient, without_patient};
 use jiff::Timestamp;
-use store::{Erasure, ErasureRecord, PageLimit, ResourceKey, Seq, Store, StoreError, Version, Versions as _};
+use store::{
+    Erasure, ErasureRecord, Histories, IndexTerm, PageLimit, ResourceKey, Seq, Store, StoreError, Version,
+    Versions as _,
+};
+use tokio::time::Instant;
 
 use crate::body::references;
 use crate::write::assignment::{UNASSIGNED, mention_of, patient_of};
 use crate::write::stored::replayed;
 
-/// Number of resources that are erased at a time, and size of the pages in which their versions are read.
-const AT_ONCE: usize = 50;
-const PAGE: PageLimit = PageLimit { count: 100, bytes: 1 << 20 };
+/// Least and greatest number of resources that are erased at a time.
+const FEWEST: usize = 50;
+const MOST: usize = 1_000;
+/// Time for which all other writes wait for one step: those that take longer are followed by smaller ones.
+const STEP: Duration = Duration::from_millis(200);
+/// Size of the pages in which the versions are read.
+const PAGE: PageLimit = PageLimit { count: 2_000, bytes: 4 << 20 };
 /// How often resources are read again because they were written meanwhile.
 const ATTEMPTS: usize = 5;
 /// Types whose resources the server has in memory and in files of its own. They describe codes, not people.
@@ -94,6 +103,7 @@ pub async fn erase(
         now,
         record: ErasureRecord { resource: own, time: now, since: now, resources: 0, seq: Seq::LATEST.0 },
         seq: Seq::ZERO,
+        at_once: FEWEST,
     };
     // A resource may be added while others are erased.
     for _ in 0..ATTEMPTS {
@@ -115,9 +125,12 @@ pub async fn erase(
         if keys.is_empty() {
             return erasing.finish(root).await;
         }
-        for keys in keys.chunks(AT_ONCE) {
-            erasing.erase(keys).await?;
+        let mut rest = &keys[..];
+        while !rest.is_empty() {
+            let (next, later) = rest.split_at(erasing.at_once.min(rest.len()));
+            erasing.erase(next).await?;
             progress(erasing.record.resources);
+            rest = later;
         }
     }
     Err(ErasureError::Busy(root))
@@ -200,36 +213,47 @@ struct RecordErasure<'a> {
     now: Timestamp,
     record: ErasureRecord,
     seq: Seq,
+    /// Number of resources that are erased at a time.
+    at_once: usize,
+}
+
+/// Facts for the erasure of a resource, from its versions.
+#[derive(Default)]
+struct ExaminedVersions {
+    /// Number of the newest version.
+    newest: Option<u64>,
+    count: u64,
+    /// Time of the earliest version.
+    since: Option<Timestamp>,
+    terms: BTreeSet<IndexTerm>,
+    binaries: Vec<ResourceKey>,
+    /// A version belongs to another Patient, too.
+    is_shared: bool,
 }
 
 impl RecordErasure<'_> {
     /// Erases some resources. Those that are written meanwhile are read again.
     async fn erase(&mut self, keys: &[ResourceKey]) -> Result<(), ErasureError> {
         for _ in 0..ATTEMPTS {
-            let (mut erasures, mut versions) = (Vec::new(), 0);
-            for key in keys {
-                if let Some((erasure, count)) = self.examine(key).await? {
-                    erasures.push(erasure);
-                    versions += count;
-                }
-            }
+            let (mut erasures, mut versions) = self.examine(keys).await?;
             // In the same step, because nothing names them after it.
-            for key in std::mem::take(&mut self.binaries) {
-                if !keys.contains(&key)
-                    && let Some((erasure, count)) = self.examine(&key).await?
-                {
-                    erasures.push(erasure);
-                    versions += count;
-                }
-            }
+            let binaries: Vec<_> = std::mem::take(&mut self.binaries).into_iter().collect();
+            let others: Vec<_> = binaries.into_iter().filter(|key| !keys.contains(key)).collect();
+            let (of_binaries, count) = self.examine(&others).await?;
+            erasures.extend(of_binaries);
+            versions += count;
             if erasures.is_empty() {
                 return Ok(());
             }
             // Exports that begin after the erasure find the record. One that is too early harms nobody.
             self.put_record().await?;
-            let count = erasures.len() as u64;
+            let (count, begun) = (erasures.len() as u64, Instant::now());
             match self.store.erase(erasures).await {
                 Ok(seq) => {
+                    let is_fast = begun.elapsed() < STEP / 2;
+                    let is_slow = begun.elapsed() > STEP;
+                    let next = if is_fast { self.at_once * 2 } else { self.at_once >> usize::from(is_slow) };
+                    self.at_once = next.clamp(FEWEST, MOST);
                     self.seq = seq;
                     self.record.resources += count;
                     self.versions += versions;
@@ -242,34 +266,74 @@ impl RecordErasure<'_> {
         Err(ErasureError::Busy(keys[0].clone()))
     }
 
-    /// Reads all versions of a resource. Returns `None` if there are none, or if one belongs to another
-    /// Patient, too.
-    async fn examine(&mut self, key: &ResourceKey) -> Result<Option<(Erasure, u64)>, StoreError> {
-        let (mut terms, mut newest, mut count, mut before) = (BTreeSet::new(), None, 0, Seq::LATEST);
-        let (mut since, mut binaries) = (self.since, Vec::new());
-        loop {
-            let page = self.store.history(key, before, PAGE).await?;
-            let Some(last) = page.last() else { break };
-            before = last.seq;
-            count += page.len() as u64;
-            newest = newest.or(Some(page[0].version));
-            for version in page {
-                if self.is_shared(&version) {
-                    self.shared.insert(key.clone());
-                    return Ok(None);
+    /// Reads all versions of resources. Returns what is to be erased, and the number of its versions.
+    async fn examine(&mut self, keys: &[ResourceKey]) -> Result<(Vec<Erasure>, u64), StoreError> {
+        let (mut erasures, mut count, mut rest) = (Vec::new(), 0, keys);
+        while !rest.is_empty() {
+            let Histories { versions, is_complete } = self.store.histories(rest, PAGE).await?;
+            let mut examined: Vec<(ResourceKey, ExaminedVersions)> = Vec::new();
+            for version in versions {
+                if examined.last().is_none_or(|(key, _)| *key != version.key) {
+                    examined.push((version.key.clone(), ExaminedVersions::default()));
                 }
-                since = since.min(version.updated);
-                binaries.extend(named_binaries(&version, self.fhir_base));
-                match replayed(version) {
-                    Ok(replayed) => terms.extend(replayed.terms),
-                    Err(error) => tracing::warn!(%key, %error, "a version that is erased is not a resource"),
+                let of_resource = &mut examined.last_mut().expect("one was added").1;
+                self.examine_version(version, of_resource);
+            }
+            // The last resource of a full page may have further versions.
+            let unfinished = if is_complete { None } else { examined.pop() };
+            rest = match unfinished.map(|(key, _)| key) {
+                None => &[],
+                Some(key) => {
+                    let at = rest.iter().position(|other| *other == key).unwrap_or_default();
+                    let is_alone = examined.is_empty();
+                    if is_alone {
+                        let of_resource = self.examine_long(&key).await?;
+                        examined.push((key, of_resource));
+                    }
+                    &rest[at + usize::from(is_alone)..]
+                }
+            };
+            for (key, ExaminedVersions { newest, count: versions, since, terms, binaries, is_shared }) in
+                examined
+            {
+                if is_shared {
+                    self.shared.insert(key);
+                } else if let Some(newest) = newest {
+                    count += versions;
+                    self.since = self.since.min(since.unwrap_or(self.since));
+                    self.binaries.extend(binaries);
+                    erasures.push(Erasure { key, newest, terms: terms.into_iter().collect() });
                 }
             }
         }
-        self.since = since;
-        self.binaries.extend(binaries);
-        let terms = terms.into_iter().collect();
-        Ok(newest.map(|newest| (Erasure { key: key.clone(), newest, terms }, count)))
+        Ok((erasures, count))
+    }
+
+    /// Reads the versions of a resource with more than a page of them.
+    async fn examine_long(&self, key: &ResourceKey) -> Result<ExaminedVersions, StoreError> {
+        let (mut examined, mut before) = (ExaminedVersions::default(), Seq::LATEST);
+        loop {
+            let page = self.store.history(key, before, PAGE).await?;
+            let Some(last) = page.last() else { return Ok(examined) };
+            before = last.seq;
+            page.into_iter().for_each(|version| self.examine_version(version, &mut examined));
+        }
+    }
+
+    fn examine_version(&self, version: Version, examined: &mut ExaminedVersions) {
+        examined.is_shared |= self.is_shared(&version);
+        if examined.is_shared {
+            return;
+        }
+        examined.newest.get_or_insert(version.version);
+        examined.count += 1;
+        examined.since = Some(examined.since.map_or(version.updated, |since| since.min(version.updated)));
+        examined.binaries.extend(named_binaries(&version, self.fhir_base));
+        let key = version.key.clone();
+        match replayed(version) {
+            Ok(replayed) => examined.terms.extend(replayed.terms),
+            Err(error) => tracing::warn!(%key, %error, "a version that is erased is not a resource"),
+        }
     }
 
     /// Returns whether a version belongs to another Patient, mentions one, or is a definition.

@@ -11,10 +11,11 @@ use super::connect::{Database, Parameter};
 use super::failure::{failure, too_late, unavailable};
 use super::last_erasure::LAST_ERASURE;
 use super::prefetched::text;
+use super::read;
 use super::reassign::remove_members;
 use super::records::BLOCK;
 use super::rounds::{RoundError, refusal};
-use crate::{Erasure, ResourceKey, Seq, StoreError, Version};
+use crate::{Erasure, Histories, PageLimit, ResourceKey, Seq, StoreError, Version};
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0";
 
@@ -83,6 +84,15 @@ impl PostgresEngine {
         let limit = self.database.limits.background;
         let rows = self.database.query_within(limit, "read a compartment", sql, &parameters).await?;
         rows.iter().map(|row| Ok(ResourceKey { kind: text(row.get(0))?, id: text(row.get(1))? })).collect()
+    }
+
+    /// All versions of resources (see [`crate::Store::histories`]).
+    pub(crate) async fn histories(
+        &self,
+        keys: &[ResourceKey],
+        limit: PageLimit,
+    ) -> Result<Histories, StoreError> {
+        read::histories(&self.database, keys, limit).await
     }
 
     /// Lets the database reuse the space of removed rows. The owner of the tables may do that; for others,

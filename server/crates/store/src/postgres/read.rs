@@ -19,8 +19,8 @@ use super::prefetched::{number, text, time, utf8};
 use crate::membership;
 use crate::page::{PageBuilder, unknown_start};
 use crate::{
-    ChangePage, ChangeRecord, ChangesBefore, IndexEntry, IndexLookup, IndexRange, KeyOrder, PageLimit,
-    ResourceKey, ScanOptions, Seq, StoreError, UpdatedRange, Version,
+    ChangePage, ChangeRecord, ChangesBefore, Histories, IndexEntry, IndexLookup, IndexRange, KeyOrder,
+    PageLimit, ResourceKey, ScanOptions, Seq, StoreError, UpdatedRange, Version,
 };
 
 /// Number of rows of the first page of a scan, and of its largest page. Each page has four times as many rows
@@ -205,6 +205,31 @@ pub(super) async fn history(
     })
     .await?;
     Ok(page.last().versions)
+}
+
+/// Returns all versions of resources (see [`crate::Store::histories`]).
+pub(super) async fn histories(
+    database: &Database,
+    keys: &[ResourceKey],
+    limit: PageLimit,
+) -> Result<Histories, StoreError> {
+    let sql = "SELECT v.id, v.seq, v.version, v.updated_ms, v.compartments, v.body, k.n \
+               FROM unnest($1, $2) WITH ORDINALITY AS k (kind, id, n), LATERAL ( \
+               SELECT * FROM current WHERE kind = k.kind AND id = k.id \
+               UNION ALL SELECT * FROM history WHERE kind = k.kind AND id = k.id) v \
+               ORDER BY k.n, v.seq DESC";
+    let (kinds, ids): (Vec<&[u8]>, Vec<&[u8]>) =
+        keys.iter().map(|key| (key.kind.as_bytes(), key.id.as_bytes())).unzip();
+    let parameters: [Parameter<'_>; 2] = [(&kinds, Type::BYTEA_ARRAY), (&ids, Type::BYTEA_ARRAY)];
+    let (mut page, mut is_complete) = (PageBuilder::new(limit), true);
+    each_row(database, database.limits.read, "read histories", sql, &parameters, |row| {
+        let number = usize::try_from(row.get::<_, i64>(6) - 1).unwrap_or_default();
+        let version = RowVersion::read(row)?.map(|version| version.to_version(&keys[number].kind));
+        is_complete = !version.is_some_and(|version| page.push(version));
+        Ok(is_complete)
+    })
+    .await?;
+    Ok(Histories { versions: page.last().versions, is_complete })
 }
 
 /// Returns writes after a sequence number, of all types or of some.

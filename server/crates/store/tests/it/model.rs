@@ -329,6 +329,16 @@ async fn erase(model: &mut Model, store: &Store, resources: Vec<(usize, usize)>)
         Erasure { key: key.clone(), newest, terms }
     });
     let erasures: Vec<_> = erasures.collect();
+    for count in [1, 3, 100] {
+        let page = store.histories(&keys, PageLimit { count, bytes: 1 << 20 }).await.unwrap();
+        let read: Vec<_> = page.versions.iter().map(|version| (&version.key, version.version)).collect();
+        let all =
+            keys.iter().flat_map(|key| model.log.iter().rev().filter(move |version| version.key == *key));
+        let all: Vec<_> = all.map(|version| (&version.key, version.version)).collect();
+        assert_eq!(read, all[..count.min(all.len())]);
+        assert!(!page.is_complete || read == all);
+        assert!(page.is_complete || read.len() == count);
+    }
     let mut unseen = erasures.clone();
     unseen[0].newest += 1;
     assert!(store.erase(unseen).await.is_err());
