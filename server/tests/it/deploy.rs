@@ -59,6 +59,10 @@ fn the_settings_of_the_kubernetes_manifest_are_accepted() {
         .filter(|line| !line.starts_with("engine") && !line.starts_with("password_file"))
         .map(|line| format!("{line}\n"))
         .collect();
+    let text = text.replace("/run/secrets/trefoil", folder.path().to_str().unwrap());
+    for key in ["key-encryption-key", "backup-key"] {
+        std::fs::write(folder.path().join(key), "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n").unwrap();
+    }
     let settings = folder.path().join("trefoil.toml");
     std::fs::write(&settings, text).unwrap();
     let data = folder.path().join("data");
@@ -74,12 +78,21 @@ fn the_settings_of_the_kubernetes_manifest_are_accepted() {
 #[test]
 fn the_manifests_follow_their_schemas() {
     const CHECK: &str = r#"
-import sys, yaml, kubernetes_validate
+import re, sys, yaml, kubernetes_validate
 documents = list(yaml.safe_load_all(open(sys.argv[1])))
 for document in documents:
     kubernetes_validate.validate(document, "1.34", strict=True)
 kinds = [document["kind"] for document in documents]
-assert kinds == ["ConfigMap", "Deployment", "Service", "PodDisruptionBudget"], kinds
+assert kinds == ["ConfigMap", "StatefulSet", "Service", "Service", "PodDisruptionBudget", "NetworkPolicy"], kinds
+pod = documents[1]["spec"]["template"]["spec"]
+assert not any("emptyDir" in volume for volume in pod["volumes"]), pod["volumes"]
+# The ports of the policy are those of the container, and each file that the settings name is in the secret.
+ports = {port["name"] for port in pod["containers"][0]["ports"]}
+rules = documents[5]["spec"]["ingress"]
+assert {port["port"] for rule in rules for port in rule["ports"]} == ports, rules
+files = {item["path"] for volume in pod["volumes"] for item in volume.get("secret", {}).get("items", [])}
+named = set(re.findall("/run/secrets/trefoil/([a-z-]+)", documents[0]["data"]["trefoil.toml"]))
+assert named == files, (named, files)
 service = yaml.safe_load(open(sys.argv[2]))["services"]["trefoil"]
 assert service["read_only"] and service["cap_drop"] == ["ALL"], service
 print(service["image"])
