@@ -2,6 +2,7 @@
 //! unit, its restrictions and its answers to an operator. It needs root, debootstrap and systemd-container.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -9,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use super::debian_root::copy_minimal_debian;
 use anyhow::{Context as _, Result, bail, ensure};
-use xtask::workspace::target_dir;
+use xtask::workspace::{root, target_dir};
 
 /// The packages of the system besides Debian's smallest set.
-const PACKAGES: &str = "systemd,systemd-sysv,dbus,ca-certificates,curl,openssl";
+const PACKAGES: &str = "systemd,systemd-sysv,dbus,ca-certificates,curl,openssl,sudo";
 /// Time in which systemd and the service must have started.
 const START: Duration = Duration::from_secs(60);
 /// Settings of the service that use every folder which the unit permits.
@@ -39,7 +40,7 @@ impl Container {
     /// Copies a minimal system, which is made at the first run, and starts it.
     fn start(debian: &str) -> Result<Self> {
         let root = target_dir().join("systemd-trial");
-        copy_minimal_debian("debian-systemd", debian, PACKAGES, &root)?;
+        copy_minimal_debian("debian-systemd-2", debian, PACKAGES, &root)?;
         let log = fs::File::create(target_dir().join("systemd-trial.log"))?;
         let mut command = Command::new("systemd-nspawn");
         command.args(["--quiet", "--boot", "--register=no", "--keep-unit", "--directory"]).arg(&root);
@@ -118,8 +119,13 @@ impl Container {
 
     /// Waits until the service is ready.
     fn until_ready(&mut self) -> Result<()> {
+        self.until_ready_at("https://localhost:8443")
+    }
+
+    fn until_ready_at(&mut self, base: &str) -> Result<()> {
+        let address = format!("{base}/health/ready");
         self.wait("/health/ready", |container| {
-            let curl = ["curl", "-sk", "https://localhost:8443/health/ready"];
+            let curl = ["curl", "-sk", &address];
             container.output(&curl).ok()?.0.starts_with("ready").then_some(())
         })
     }
@@ -136,6 +142,7 @@ impl Drop for Container {
 
 /// Installs, uses, upgrades and removes the package as an operator does.
 pub fn run(package: &Path, debian: &str) -> Result<()> {
+    first_day(package, debian)?;
     let mut system = Container::start(debian)?;
     install(&mut system, package)?;
     use_commands(&system)?;
@@ -146,6 +153,39 @@ pub fn run(package: &Path, debian: &str) -> Result<()> {
     restore_drill(&system)?;
     upgrade_and_remove(&mut system)?;
     println!("the package was installed, used, upgraded and removed under systemd");
+    Ok(())
+}
+
+/// Runs the commands of the documentation for the first day. A program takes the place of certbot: it makes a
+/// certificate as certbot does, and runs the hook.
+fn first_day(package: &Path, debian: &str) -> Result<()> {
+    const CERTBOT: &str = "#!/bin/sh\nset -e\nfolder=/etc/letsencrypt/live/$4\nmkdir -p $folder\n\
+        openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=$4 -addext subjectAltName=DNS:$4 \
+        -keyout $folder/privkey.pem -out $folder/fullchain.pem 2>/dev/null\nRENEWED_LINEAGE=$folder $6\n";
+    let page = fs::read_to_string(root().join("server/docs/installation.md"))?;
+    let section = page.split("### The first day\n").nth(1).context("the page has no first day")?;
+    let commands = section.split("```").nth(1).and_then(|block| block.strip_prefix("sh\n"));
+    let commands = commands.context("the first day has no commands")?;
+    let mut system = Container::start(debian)?;
+    let folder = system.root.join("target/dist");
+    fs::create_dir_all(&folder)?;
+    fs::copy(package, folder.join("trefoil_0_amd64.deb"))?;
+    let certbot = system.root.join("usr/bin/certbot");
+    fs::write(&certbot, CERTBOT)?;
+    fs::set_permissions(&certbot, fs::Permissions::from_mode(0o755))?;
+    system.shell(&format!("set -e\n{commands}"))?;
+    system.until_ready_at("https://localhost")?;
+    let served = "openssl s_client -connect 127.0.0.1:443 -servername health.example </dev/null 2>/dev/null";
+    let subject = system.shell(&format!("{served} | openssl x509 -noout -subject"))?;
+    ensure!(subject.contains("health.example"), "another certificate is served: {subject}");
+    // Of a text that a command reads, only the first line is a command.
+    let mut is_text = false;
+    let count = commands.lines().filter(|line| {
+        let is_command = !is_text;
+        is_text = if is_text { *line != "END" } else { line.ends_with("<<'END'") };
+        is_command
+    });
+    println!("the first day of an operator has {} commands, and each of them succeeded", count.count());
     Ok(())
 }
 
