@@ -19,6 +19,8 @@ use crate::profile::Profile;
 use crate::profile::demo::{EndpointFile, read_json};
 use crate::profile::file::{ProfileFile, ProfileSettings};
 
+/// Redirect URIs of the client for sign-in, without the port.
+const REDIRECTS: [&str; 2] = ["http://localhost/callback", "http://127.0.0.1/callback"];
 /// Scopes of the backend client that setup registers.
 const BACKEND_SCOPE: &str = "system/*.read";
 
@@ -86,11 +88,11 @@ fn from_data_folder(
     let suffix = random_suffix()?;
     if settings.client_id.is_none() {
         let id = format!("trefoil-tui-{suffix}");
-        let redirect = "http://localhost/callback";
         let scope = format!("{USER_SCOPE} offline_access");
         let grants = ["authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"];
-        let mut words =
-            vec!["client", "add", &id, "--name", "Trefoil terminal client", "--redirect-uri", redirect];
+        // The listener of a sign-in has another port each time, which only a native client may use.
+        let mut words = vec!["client", "add", &id, "--name", "Trefoil terminal client", "--native"];
+        words.extend(REDIRECTS.iter().flat_map(|redirect| ["--redirect-uri", *redirect]));
         words.extend(["--scope", &scope]);
         words.extend(grants.iter().flat_map(|grant| ["--grant-type", *grant]));
         run_trefoil(data, &words)?;
@@ -141,7 +143,13 @@ fn take_over_clients(
     if settings.client_id.is_none()
         && let Some(id) = exists(&stored.client_id)
     {
-        actions.push(format!("kept the client {id} for sign-in"));
+        // Earlier versions registered clients that could not sign in with a browser.
+        let redirects = REDIRECTS.iter().flat_map(|redirect| ["--redirect-uri", *redirect]);
+        let words: Vec<_> = ["client", "change", &id, "--native"].into_iter().chain(redirects).collect();
+        actions.push(match run_trefoil(data, &words) {
+            Ok(()) => format!("kept the client {id} for sign-in"),
+            Err(error) => format!("kept the client {id} for sign-in, which was not changed: {error}"),
+        });
         (settings.client_id, settings.scope) = (Some(id), settings.scope.take().or(stored.scope));
     }
     if settings.backend_client.is_none()
@@ -240,7 +248,7 @@ async fn register(api: &Api, endpoint: &str) -> Result<String, ApiError> {
     let metadata = json!({
         "client_name": "Trefoil terminal client",
         "application_type": "native",
-        "redirect_uris": ["http://localhost/callback", "http://127.0.0.1/callback"],
+        "redirect_uris": REDIRECTS,
         "token_endpoint_auth_method": "none",
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],

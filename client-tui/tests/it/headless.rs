@@ -325,6 +325,44 @@ fn run_in(folder: &std::path::Path, args: &[&str]) -> Output {
     command.args(args).output().unwrap()
 }
 
+/// Signs a person in with the default profile in a folder.
+async fn check_sign_in(server: &Server, folder: &std::path::Path) {
+    let mut command = program();
+    command.env("XDG_CONFIG_HOME", folder).env("XDG_STATE_HOME", folder);
+    let command = command.args(["sign-in", "--no-browser", "--json"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let step: Value = serde_json::from_str(&lines.next().unwrap()).unwrap();
+    let (username, password) = server.person();
+    let page = browse(server.ca(), step["url"].as_str().unwrap().to_owned(), username, password).await;
+    assert!(page.contains("You are signed in"), "{page}");
+    let tokens = result(&child.wait_with_output().unwrap());
+    assert!(tokens["id_token"].is_string(), "{tokens}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_profile_that_setup_stores_can_sign_in() {
+    trefoil_tui::install_crypto();
+    let server = Server::start();
+    let (data, folder) = (server.data.path().to_str().unwrap(), tempfile::tempdir().unwrap());
+    let setup = ["setup", "--data", data, "--name", "mine", "--json"];
+    let stored = result(&run_in(folder.path(), &setup));
+    check_sign_in(&server, folder.path()).await;
+    // A client of an earlier version, whose redirect URI has only one port.
+    let scope = stored["profile"]["scope"].as_str().unwrap();
+    let add = ["client", "add", "old", "--redirect-uri", "http://localhost/callback", "--scope", scope];
+    let grants = ["--grant-type", "authorization_code", "--grant-type", "refresh_token"];
+    let added =
+        Command::new(test_server::build().unwrap()).args(add).args(grants).args(["--data", data]).output();
+    assert!(added.unwrap().status.success());
+    let profiles = folder.path().join("trefoil-tui/profiles.toml");
+    let text = std::fs::read_to_string(&profiles).unwrap();
+    let id = stored["profile"]["client_id"].as_str().unwrap();
+    std::fs::write(&profiles, text.replace(id, "old")).unwrap();
+    assert_eq!(result(&run_in(folder.path(), &setup))["profile"]["client_id"], "old");
+    check_sign_in(&server, folder.path()).await;
+}
+
 #[test]
 fn a_profile_is_set_up_from_a_data_folder() {
     let server = Server::start();
