@@ -54,7 +54,7 @@ pub async fn open(
     let (sender, input) = mpsc::unbounded_channel();
     let ended_by = watch_signals(sender.clone())?;
     let mut terminal = terminal::open().map_err(CommandFailure::Terminal)?;
-    let events = EventReader::start(sender.clone(), display.asks_terminal);
+    let events = EventReader::start(sender.clone(), clock, display.asks_terminal);
     let is_moving = Arc::new(AtomicBool::new(false));
     let ticking = tokio::spawn(tick(sender, clock, Arc::clone(&is_moving)));
     let observe = |model: &Model| is_moving.store(model.is_moving(), Ordering::Relaxed);

@@ -3,6 +3,8 @@
 //! Over a slow line the answer arrives late, and in pieces. crossterm reports it as keys: Alt-], the digits
 //! and letters of the colour, and Alt-\ or Ctrl-G as its end. As keys, they would start actions.
 
+use std::time::{Duration, Instant};
+
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// Asks for the background colour. A terminal without support ignores the sequence.
@@ -10,6 +12,9 @@ pub(super) const QUERY: &str = "\x1b]11;?\x1b\\";
 
 /// Maximum length of an answer. Longer sequences are dropped up to here.
 const MAX_LENGTH: usize = 256;
+
+/// Longest time between the first and the last character of an answer.
+const LONGEST: Duration = Duration::from_secs(1);
 
 /// Separates answers of the terminal from the keys of the user.
 #[derive(Debug)]
@@ -27,8 +32,8 @@ enum AnswerState {
     AfterEscape,
     /// The keys of an answer, or keys that look like its beginning.
     Beginning(Vec<KeyEvent>),
-    /// Characters of an answer.
-    Inside(String),
+    /// Characters of an answer, and the time of its first one.
+    Inside(String, Instant),
 }
 
 /// An event after filtering.
@@ -46,8 +51,8 @@ impl AnswerFilter {
         Self { is_asked, state: AnswerState::Outside }
     }
 
-    /// Processes a key.
-    pub fn on_key(&mut self, key: KeyEvent) -> Filtered {
+    /// Processes a key that was read at this time.
+    pub fn on_key(&mut self, key: KeyEvent, now: Instant) -> Filtered {
         let c = match key.code {
             KeyCode::Char(c) => Some(c),
             _ => None,
@@ -71,12 +76,15 @@ impl AnswerFilter {
                 let is_plain = !has_alt && !key.modifiers.contains(KeyModifiers::CONTROL);
                 match c.filter(|_| is_plain) {
                     Some('0'..='9') if keys.len() <= 4 => self.state = AnswerState::Beginning(keys),
-                    Some(';') if keys.len() > 2 => self.state = AnswerState::Inside(String::new()),
+                    Some(';') if keys.len() > 2 => self.state = AnswerState::Inside(String::new(), now),
                     _ => return Filtered::Keys(keys),
                 }
                 return Filtered::Keys(Vec::new());
             }
-            AnswerState::Inside(mut text) => {
+            // An answer without an end is dropped. What is not a character of an answer is a key of the user.
+            AnswerState::Inside(_, since) if now - since > LONGEST => {}
+            AnswerState::Inside(..) if !is_of_answer(key) => {}
+            AnswerState::Inside(mut text, since) => {
                 let ends = match c {
                     Some('g') => key.modifiers.contains(KeyModifiers::CONTROL),
                     Some('\\') => true,
@@ -87,7 +95,7 @@ impl AnswerFilter {
                 }
                 // The Esc of a divided end.
                 text.extend(c);
-                self.state = AnswerState::Inside(text);
+                self.state = AnswerState::Inside(text, since);
                 return Filtered::Keys(Vec::new());
             }
         }
@@ -99,12 +107,23 @@ impl AnswerFilter {
         match std::mem::take(&mut self.state) {
             AnswerState::Beginning(keys) if keys.len() == 1 => keys,
             // An answer is cut by a pause of the line.
-            other @ (AnswerState::Beginning(_) | AnswerState::Inside(_)) => {
+            other @ (AnswerState::Beginning(_) | AnswerState::Inside(..)) => {
                 self.state = other;
                 Vec::new()
             }
             AnswerState::Outside | AnswerState::AfterEscape => Vec::new(),
         }
+    }
+}
+
+/// Returns whether a key is a character of an answer, or belongs to its end.
+fn is_of_answer(key: KeyEvent) -> bool {
+    match key.code {
+        KeyCode::Esc | KeyCode::Char('g' | '\\') => true,
+        KeyCode::Char(c) => {
+            key.modifiers.is_empty() && (c.is_ascii_alphanumeric() || matches!(c, ':' | '/' | ';' | '#'))
+        }
+        _ => false,
     }
 }
 
@@ -145,7 +164,7 @@ mod tests {
     fn pass(filter: &mut AnswerFilter, keys: Vec<KeyEvent>) -> (Vec<KeyEvent>, Option<bool>) {
         let (mut passed, mut background) = (Vec::new(), None);
         for key in keys {
-            match filter.on_key(key) {
+            match filter.on_key(key, Instant::now()) {
                 Filtered::Keys(keys) => passed.extend(keys),
                 Filtered::Background { is_light } => background = is_light,
             }
@@ -182,7 +201,7 @@ mod tests {
     #[test]
     fn keys_of_the_user_pass() {
         let mut filter = asked();
-        assert_eq!(filter.on_key(key(']', KeyModifiers::ALT)), Filtered::Keys(Vec::new()));
+        assert_eq!(filter.on_key(key(']', KeyModifiers::ALT), Instant::now()), Filtered::Keys(Vec::new()));
         assert_eq!(filter.on_pause(), [key(']', KeyModifiers::ALT)]);
         let typed = vec![key(']', KeyModifiers::ALT), key('x', KeyModifiers::NONE)];
         assert_eq!(pass(&mut filter, typed.clone()).0, typed);
@@ -190,6 +209,20 @@ mod tests {
         assert_eq!(pass(&mut filter, brackets.clone()).0, brackets, "no Esc precedes");
         let all = answer("11;rgb:0/0/0", key('g', KeyModifiers::CONTROL));
         assert_eq!(pass(&mut AnswerFilter::new(false), all.clone()).0, all, "nothing was asked");
+    }
+
+    #[test]
+    fn an_answer_without_an_end_swallows_no_further_keys() {
+        let start = || answer("11;rgb:ffff/ff", key('f', KeyModifiers::NONE));
+        let interrupt = key('c', KeyModifiers::CONTROL);
+        let mut filter = asked();
+        let typed = [interrupt, key('q', KeyModifiers::NONE)];
+        let keys = start().into_iter().chain(typed).collect();
+        assert_eq!(pass(&mut filter, keys).0, typed, "Ctrl-C is not a character of a colour");
+        let mut filter = asked();
+        assert_eq!(pass(&mut filter, start()).0, []);
+        let (quit, later) = (key('q', KeyModifiers::NONE), Instant::now() + 2 * LONGEST);
+        assert_eq!(filter.on_key(quit, later), Filtered::Keys(vec![quit]));
     }
 
     proptest! {

@@ -12,13 +12,14 @@ mod background;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ratatui::Terminal;
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{
     self, DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture, Event,
+    KeyEvent,
 };
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
@@ -28,6 +29,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 pub use self::backend::ScreenBackend;
 use self::background::{AnswerFilter, Filtered};
+use crate::clock::ClientClock;
 use crate::msg::Message;
 use crate::user_programs::{UserPrograms, edit, editor_of_user, page, pager_of_user};
 
@@ -108,6 +110,12 @@ pub fn capture_mouse(capture: bool) {
     };
 }
 
+/// Keys with the time at which they were pressed.
+fn with_time(clock: ClientClock, keys: Vec<KeyEvent>) -> Vec<Message> {
+    let time = (!keys.is_empty()).then(|| Message::Tick((clock.now)()));
+    time.into_iter().chain(keys.into_iter().map(Message::Key)).collect()
+}
+
 /// A thread that reads the events of the terminal, because reading blocks. It ends with the program.
 #[derive(Clone, Default)]
 pub struct EventReader {
@@ -119,7 +127,7 @@ pub struct EventReader {
 
 impl EventReader {
     /// Starts the thread. It asks the terminal for its background colour first if `asks_background` is set.
-    pub fn start(sender: UnboundedSender<Message>, asks_background: bool) -> Self {
+    pub fn start(sender: UnboundedSender<Message>, clock: ClientClock, asks_background: bool) -> Self {
         let reader = Self::default();
         let this = reader.clone();
         if asks_background {
@@ -131,8 +139,8 @@ impl EventReader {
             while let Ok(event) = this.next(timeouts >= TIMEOUTS_UNTIL_IDLE) {
                 timeouts = if event.is_some() { 0 } else { timeouts.saturating_add(1) };
                 let messages = match event {
-                    Some(Event::Key(key)) => match filter.on_key(key) {
-                        Filtered::Keys(keys) => keys.into_iter().map(Message::Key).collect(),
+                    Some(Event::Key(key)) => match filter.on_key(key, Instant::now()) {
+                        Filtered::Keys(keys) => with_time(clock, keys),
                         Filtered::Background { is_light } => {
                             is_light.map(Message::Background).into_iter().collect()
                         }
@@ -141,7 +149,7 @@ impl EventReader {
                     Some(Event::Resize(..)) => vec![Message::Resized],
                     Some(Event::Mouse(event)) => vec![Message::Mouse(event)],
                     Some(Event::FocusGained | Event::FocusLost) => Vec::new(),
-                    None => filter.on_pause().into_iter().map(Message::Key).collect(),
+                    None => with_time(clock, filter.on_pause()),
                 };
                 if messages.into_iter().any(|message| sender.send(message).is_err()) {
                     break;
