@@ -4,6 +4,7 @@ pub mod answer;
 mod batch;
 mod codes;
 mod completion;
+mod confirmation;
 mod export;
 mod list_rows;
 mod overlay;
@@ -15,7 +16,6 @@ mod tree;
 mod viewer;
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -36,9 +36,10 @@ pub use crate::screen::Screen;
 pub use batch::{BatchState, BatchView};
 pub use codes::{CodesScreen, Operation, OperationState, OtherAnswer, Question, SentQuestion, TokenChoice};
 pub use completion::{Completion, CompletionItem};
+pub use confirmation::{Confirmation, PendingConfirmation, YES};
 pub use export::{Activity, ExportRow, ExportScreen, SAMPLES_OF_A_SECOND, TransferRate, Waiting};
 pub use overlay::Overlay;
-pub use profile_menu::ProfileMenu;
+pub use profile_menu::{ProfileConfirmation, ProfileMenu};
 pub use recall::matching_questions;
 pub use search_list::SearchList;
 pub use tree::{TreeContent, TreeScreen};
@@ -76,7 +77,7 @@ pub struct Model {
     /// Whether the mouse is read. If not, the terminal selects text with it.
     pub mouse: bool,
     /// Action that is performed if its key is pressed again.
-    pub to_confirm: Option<Confirmation>,
+    pub to_confirm: Option<PendingConfirmation>,
     pub bearer: Bearer,
     pub sign_in: SignIn,
     /// State of the screen of terminology operations.
@@ -90,22 +91,6 @@ pub struct Model {
     pub requests: RequestLog,
     /// Number of lines by which Help is scrolled.
     pub help_scroll: u16,
-}
-
-/// Actions that need a second key press.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Confirmation {
-    Quit,
-    /// Delete the export of this folder on the server.
-    DeleteExport(PathBuf),
-    /// Send the token of an export to this host.
-    SendToken(String),
-    SignOut {
-        /// Whether the session of the browser is ended, too.
-        browser: bool,
-    },
-    /// Send the exchange with this id again.
-    Replay(u64),
 }
 
 /// Elements that a mouse click selects.
@@ -273,19 +258,14 @@ impl Model {
         model
     }
 
-    /// Returns whether the previous key asked for this confirmation, so that the key is pressed a second
-    /// time. Otherwise shows the question, to which only the next key is the answer.
-    pub fn confirms(
-        &mut self,
-        confirmed: Option<&Confirmation>,
-        needed: Confirmation,
-        question: String,
-    ) -> bool {
+    /// Returns whether the user has confirmed the action. Otherwise asks; `text` is a question. The next key
+    /// is the answer.
+    pub fn confirms(&mut self, confirmed: Option<&Confirmation>, needed: Confirmation, text: &str) -> bool {
         if confirmed == Some(&needed) {
             return true;
         }
-        self.notice = Some(question);
-        self.to_confirm = Some(needed);
+        self.notice = Some(format!("{text} Press {YES} for yes, any other key for no."));
+        self.to_confirm = Some(PendingConfirmation { needed, since: self.now });
         false
     }
 

@@ -1,7 +1,10 @@
 //! The open menu of profiles.
 
+use jiff::Timestamp;
+
 use super::SearchList;
 use super::answer::Answer;
+use super::confirmation::is_new;
 use crate::fuzzy;
 use crate::profile::choice::ProfileChoice;
 
@@ -10,8 +13,24 @@ pub struct ProfileMenu {
     pub list: SearchList,
     /// The profiles of this run of the program.
     pub choices: Answer<Vec<ProfileChoice>>,
-    /// Reason why the chosen profile must be confirmed with a second key press.
-    pub to_confirm: Option<&'static str>,
+    pub to_confirm: Option<ProfileConfirmation>,
+}
+
+/// The question whether a change of the profile may end something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfileConfirmation {
+    pub chosen: ProfileChoice,
+    /// Description of what ends.
+    pub ends: &'static str,
+    /// Time at which the question was shown.
+    pub since: Timestamp,
+}
+
+impl ProfileConfirmation {
+    /// Returns whether a person cannot have read the question yet.
+    pub fn is_new(&self, now: Timestamp) -> bool {
+        is_new(self.since, now)
+    }
 }
 
 impl ProfileMenu {

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use crate::export::registry::RegisteredExport;
 use crate::export::{ExportEvent, ExportJob};
-use crate::keys::Action;
 use crate::model::{Activity, Confirmation, ExportRow, Model};
 use crate::msg::{Answered, RuntimeEffect};
 
@@ -107,7 +106,7 @@ pub(super) fn close_form(model: &mut Model) {
     model.export.new_export = false;
 }
 
-/// Resumes the selected export. If it continues at another host, the key must be pressed twice, because the
+/// Resumes the selected export. If it continues at another host, the user must confirm that, because the
 /// token is sent there.
 pub(super) fn resume(model: &mut Model, confirmed: Option<&Confirmation>) -> Vec<RuntimeEffect> {
     let bearer = model.export_bearer();
@@ -115,9 +114,8 @@ pub(super) fn resume(model: &mut Model, confirmed: Option<&Confirmation>) -> Vec
     let Some(row) = model.export.selected() else { return Vec::new() };
     let (folder, file_host) = (row.folder.clone(), row.foreign_host.clone());
     if let Some(host) = &file_host {
-        let key = model.keys.label(Action::ResumeExport);
-        let question = format!("The export continues at {host}. Press {key} again to send the token there.");
-        if !model.confirms(confirmed, Confirmation::SendToken(host.clone()), question) {
+        let question = format!("The export continues at {host}. Send the token there?");
+        if !model.confirms(confirmed, Confirmation::SendToken(host.clone()), &question) {
             return Vec::new();
         }
     }
@@ -126,17 +124,16 @@ pub(super) fn resume(model: &mut Model, confirmed: Option<&Confirmation>) -> Vec
     vec![RuntimeEffect::ResumeExport { folder, bearer, file_host }]
 }
 
-/// Cancels the selected export, or deletes it on the server, if the key is pressed twice.
+/// Cancels the selected export, or deletes it on the server, if the user confirms it.
 pub(super) fn delete(model: &mut Model, confirmed: Option<&Confirmation>) -> Vec<RuntimeEffect> {
     let bearer = model.export_bearer();
     let index = model.export.selected;
     let Some(row) = model.export.selected() else { return Vec::new() };
     let folder = row.folder.clone();
     let is_active = row.is_active();
-    let does = if is_active { "cancel" } else { "delete" };
-    let key = model.keys.label(Action::DeleteExport);
-    let question = format!("Press {key} again to {does} the export on the server.");
-    if !model.confirms(confirmed, Confirmation::DeleteExport(folder.clone()), question) {
+    let does = if is_active { "Cancel" } else { "Delete" };
+    let question = format!("{does} the export on the server?");
+    if !model.confirms(confirmed, Confirmation::DeleteExport(folder.clone()), &question) {
         return Vec::new();
     }
     if is_active {

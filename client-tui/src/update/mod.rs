@@ -20,7 +20,9 @@ use crate::api::{HttpProgram, SIGN_IN_AGAIN};
 use crate::commands;
 use crate::form::types_a_character;
 use crate::keys::Action;
-use crate::model::{ClickTarget, Confirmation, Model, Operation, Overlay, Screen, SearchList};
+use crate::model::{
+    ClickTarget, Confirmation, Model, Operation, Overlay, PendingConfirmation, Screen, SearchList, YES,
+};
 use crate::msg::{Message, RuntimeEffect};
 use crate::sign_in_method::SignInMethod;
 
@@ -176,11 +178,18 @@ fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
     if model.codes.naming_other {
         return other_server::on_key(model, key);
     }
+    if model.to_confirm.as_ref().is_some_and(|pending| pending.is_new(model.now)) {
+        return Vec::new();
+    }
     model.notice = None;
+    if let Some(PendingConfirmation { needed, .. }) = model.to_confirm.take()
+        && key.code == KeyCode::Char(YES)
+    {
+        return act(model, needed.action(), Some(needed));
+    }
     let action = model.keys.action(key, model.screen, model.typing);
-    let confirmed = model.to_confirm.take();
     match (action, key.code) {
-        (Some(action), _) => return act(model, action, confirmed),
+        (Some(action), _) => return act(model, action, None),
         (None, KeyCode::Char(c)) if model.typing && types_a_character(key) => {
             if let Some(form) = model.form() {
                 form.focused().insert(c.encode_utf8(&mut [0; 4]));
@@ -192,7 +201,7 @@ fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
     Vec::new()
 }
 
-/// Performs the action of a key. `confirmed` is the action that the previous key asked to confirm.
+/// Performs the action of a key. `confirmed` is the action that the user has confirmed.
 fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Vec<RuntimeEffect> {
     // The palette shows the same reason, so that a key and a command are refused alike.
     if let Some(reason) = commands::unavailable(model, action) {
@@ -294,9 +303,9 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
     Vec::new()
 }
 
-/// Quits at once, or, while exports are running, if the key is pressed twice.
+/// Quits at once, or, while exports are running, if the user confirms it.
 fn quit(model: &mut Model, confirmed: Option<&Confirmation>) {
-    let question = "An export is running and can be resumed later. Press again to quit.".to_owned();
+    let question = "An export is running and can be resumed later. Quit?";
     if !model.export.any_active() || model.confirms(confirmed, Confirmation::Quit, question) {
         model.quit = true;
     }

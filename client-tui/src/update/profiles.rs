@@ -1,10 +1,10 @@
 //! Updates of the menu of profiles. The runtime replaces the model when it opens another profile.
 
-use ratatui::crossterm::event::KeyEvent;
+use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
 use crate::model::answer::Answer;
 use crate::model::search_list::ListKey;
-use crate::model::{Model, Overlay, ProfileMenu};
+use crate::model::{Model, Overlay, ProfileConfirmation, ProfileMenu, YES};
 use crate::msg::{Answered, RuntimeEffect};
 use crate::profile::choice::ProfileChoice;
 
@@ -23,19 +23,29 @@ pub(super) fn on_choices(model: &mut Model, result: Answered<Vec<ProfileChoice>>
     }
 }
 
-/// Processes a key of the open menu. A profile is opened at once, or, if this ends something, after a second
-/// press of Enter.
+/// Processes a key of the open menu. A profile is opened at once, or, if this ends something, after a
+/// confirmation.
 pub(super) fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
-    let (ends, keys) = (model.in_flight(), model.keys);
+    let (ends, keys, now) = (model.in_flight(), model.keys, model.now);
     let Some(Overlay::Profiles(menu)) = &mut model.overlay else { return Vec::new() };
-    let confirmed = menu.to_confirm.take().is_some();
+    if menu.to_confirm.as_ref().is_some_and(|pending| pending.is_new(now)) {
+        return Vec::new();
+    }
+    if let Some(ProfileConfirmation { chosen, .. }) = menu.to_confirm.take()
+        && key.code == KeyCode::Char(YES)
+    {
+        model.overlay = None;
+        return vec![RuntimeEffect::OpenProfile(chosen)];
+    }
     let count = menu.matching().len();
     match menu.list.on_key(key, keys, count) {
-        ListKey::Chosen(_) if ends.is_some() && !confirmed => menu.to_confirm = ends,
         ListKey::Chosen(at) => {
-            let choice = menu.matching()[at].clone();
-            model.overlay = None;
-            return vec![RuntimeEffect::OpenProfile(choice)];
+            let chosen = menu.matching()[at].clone();
+            let Some(ends) = ends else {
+                model.overlay = None;
+                return vec![RuntimeEffect::OpenProfile(chosen)];
+            };
+            menu.to_confirm = Some(ProfileConfirmation { chosen, ends, since: now });
         }
         ListKey::Closed => model.overlay = None,
         ListKey::Handled => {}

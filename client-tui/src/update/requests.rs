@@ -2,7 +2,6 @@
 
 use crate::api::{HttpProgram, RawRequest, RecordedExchange};
 use crate::har;
-use crate::keys::Action;
 use crate::model::{Confirmation, EXCHANGES_KEPT, Model};
 use crate::msg::{Answered, RuntimeEffect};
 
@@ -33,15 +32,14 @@ pub(super) fn copy_command(model: &mut Model, program: HttpProgram) -> Vec<Runti
 }
 
 /// Sends the selected request again, with the current token. A request that may change something is sent only
-/// if the key is pressed twice.
+/// if the user confirms it.
 pub(super) fn replay(model: &mut Model, confirmed: Option<&Confirmation>) -> Vec<RuntimeEffect> {
     let Some(exchange) = selected(model) else { return Vec::new() };
     let parsed = exchange.request_text().and_then(|text| RawRequest::parse(&text));
     let only_reads = matches!(exchange.method.as_str(), "GET" | "HEAD" | "OPTIONS");
-    let question =
-        format!("Press {} again to repeat the {}.", model.keys.label(Action::Replay), exchange.method);
+    let question = format!("Repeat the {}?", exchange.method);
     let needed = Confirmation::Replay(exchange.id);
-    if !only_reads && !model.confirms(confirmed, needed, question) {
+    if !only_reads && !model.confirms(confirmed, needed, &question) {
         return Vec::new();
     }
     send(model, parsed)

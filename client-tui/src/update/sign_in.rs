@@ -115,18 +115,17 @@ pub(super) fn cancel(model: &mut Model) -> Vec<RuntimeEffect> {
     vec![RuntimeEffect::CancelSignIn]
 }
 
-/// Signs out if the key is pressed twice, because the tokens are revoked. `browser` also ends the session of
+/// Signs out if the user confirms it, because the tokens are revoked. `browser` also ends the session of
 /// the browser at the server.
 pub(super) fn sign_out(
     model: &mut Model,
     browser: bool,
     confirmed: Option<&Confirmation>,
 ) -> Vec<RuntimeEffect> {
-    let (action, does) = match browser {
-        true => (Action::SignOutBrowser, "sign out here and in the browser"),
-        false => (Action::SignOut, "sign out and revoke the tokens"),
+    let question = match browser {
+        true => "Sign out here and in the browser?",
+        false => "Sign out and revoke the tokens?",
     };
-    let question = format!("Press {} again to {does}.", model.keys.label(action));
     if !model.confirms(confirmed, Confirmation::SignOut { browser }, question) {
         return Vec::new();
     }

@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use super::canvas::{Canvas, MARK};
 use super::parts::error_line;
 use crate::model::answer::Answer;
-use crate::model::{Model, ProfileMenu};
+use crate::model::{Model, ProfileMenu, YES};
 
 pub(super) fn draw(model: &Model, menu: &ProfileMenu, canvas: &mut Canvas) {
     let area = canvas.popup("Profiles", 76, 14);
@@ -43,8 +43,11 @@ pub(super) fn draw(model: &Model, menu: &ProfileMenu, canvas: &mut Canvas) {
             ])
         }),
     }
-    let hint_line = match menu.to_confirm {
-        Some(ends) => Line::styled(format!("{ends} Enter again changes the profile."), theme.warning()),
+    let hint_line = match &menu.to_confirm {
+        Some(pending) => {
+            let text = format!("{} Press {YES} to change the profile.", pending.ends);
+            Line::styled(text, theme.warning())
+        }
         None => Line::styled("Enter opens the profile, and Esc closes the menu.", theme.quiet()),
     };
     canvas.text(vec![hint_line], hint);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -48,7 +48,7 @@ const SCRIPT: &[Step] = &[
             viewer(model)
                 .is_some_and(|viewer| viewer.files[viewer.file].kind == "Patient" && viewer.detail.is_some())
         },
-        &[KeyCode::Esc, KeyCode::Esc, KeyCode::Char('x'), KeyCode::Char('x')],
+        &[KeyCode::Esc, KeyCode::Esc, KeyCode::Char('x'), KeyCode::Char('y')],
     ),
     (
         |model| model.export.rows[0].job.phase == ExportPhase::Deleted,
@@ -61,7 +61,7 @@ const SCRIPT: &[Step] = &[
                 .as_deref()
                 .is_some_and(|notice| notice.starts_with("The server answered with the status"))
         },
-        &[KeyCode::Char('1'), KeyCode::Char('o'), KeyCode::Char('o')],
+        &[KeyCode::Char('1'), KeyCode::Char('o'), KeyCode::Char('y')],
     ),
     (|model| model.notice.as_deref() == Some("Signed out; the token is revoked."), &[KeyCode::Char('q')]),
 ];
@@ -128,7 +128,13 @@ async fn a_user_signs_in_sends_queries_exports_and_signs_out() {
     let ticking = tokio::spawn(runtime::tick(sender.clone(), ClientClock::SYSTEM, std::sync::Arc::default()));
 
     let keys = sender.clone();
-    let press = move |code| keys.send(Message::Key(KeyEvent::new(code, KeyModifiers::NONE))).unwrap();
+    // Each key is pressed a second after the one before, so that questions were read.
+    let pressed = std::cell::Cell::new(Timestamp::now());
+    let press = move |code| {
+        pressed.set(pressed.get() + SignedDuration::from_secs(1));
+        keys.send(Message::Tick(pressed.get())).unwrap();
+        keys.send(Message::Key(KeyEvent::new(code, KeyModifiers::NONE))).unwrap();
+    };
     press(KeyCode::Enter);
     let (mut script, mut browser) = (SCRIPT.iter().peekable(), None);
     let observe = |model: &Model| {

@@ -15,7 +15,7 @@ use trefoil_tui::export::ExportRegistry;
 use trefoil_tui::history::HistoryFile;
 use trefoil_tui::journey::Step;
 use trefoil_tui::model::answer::Answer;
-use trefoil_tui::model::{ClickTarget, Model, Screen};
+use trefoil_tui::model::{ClickTarget, Model, Screen, YES};
 use trefoil_tui::msg::{Message, RuntimeEffect};
 use trefoil_tui::profile::choice::{ProfileChoice, ProfileSource};
 use trefoil_tui::runtime::{self, ProfileEffects, Services};
@@ -23,7 +23,7 @@ use trefoil_tui::update::update;
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use crate::support::{CLOCK, Programs, model, now, press, type_text};
+use crate::support::{CLOCK, Programs, confirm, model, now, press, type_text, wait};
 
 fn choice(name: Option<&str>, server: &str) -> ProfileChoice {
     ProfileChoice { name: name.map(str::to_owned), server: server.to_owned() }
@@ -78,10 +78,13 @@ fn a_change_that_ends_something_is_confirmed() {
     let asked = |model: &Model| model.profile_menu().unwrap().to_confirm.is_some();
     assert!(asked(&model));
     press(&mut model, KeyCode::Up);
+    assert!(asked(&model), "the question was not read yet");
+    wait(&mut model);
+    press(&mut model, KeyCode::Up);
     assert!(!asked(&model), "another key withdraws the confirmation");
     press(&mut model, KeyCode::Down);
     press(&mut model, KeyCode::Enter);
-    assert_eq!(press(&mut model, KeyCode::Enter), [work()]);
+    assert_eq!(confirm(&mut model), [work()]);
 }
 
 #[test]
@@ -147,6 +150,13 @@ async fn nothing_of_the_old_server_is_left_after_a_change() {
     let effects = ProfileEffects::new(profile, services).unwrap();
     let (keys, input) = mpsc::unbounded_channel();
     let press = |code| keys.send(Message::Key(KeyEvent::new(code, KeyModifiers::NONE))).unwrap();
+    // A second later, so that the question was read.
+    let seconds = std::cell::Cell::new(0);
+    let yes = || {
+        seconds.set(seconds.get() + 1);
+        keys.send(Message::Tick(now() + jiff::SignedDuration::from_secs(seconds.get()))).unwrap();
+        press(KeyCode::Char(YES));
+    };
     let fill = |text: &str| keys.send(Message::Paste(text.to_owned())).unwrap();
     let ask = || {
         press(KeyCode::Char('2'));
@@ -168,7 +178,7 @@ async fn nothing_of_the_old_server_is_left_after_a_change() {
             0 if listed(model) && waits => {
                 "broken".chars().for_each(|c| press(KeyCode::Char(c)));
                 press(KeyCode::Enter);
-                press(KeyCode::Enter);
+                yes();
             }
             1 if model.notice.as_deref().is_some_and(|notice| notice.contains("/nowhere/ca.pem")) => {
                 assert_eq!(model.about.profile.as_deref(), Some("slow"));
@@ -177,7 +187,7 @@ async fn nothing_of_the_old_server_is_left_after_a_change() {
             2 if listed(model) => {
                 "other".chars().for_each(|c| press(KeyCode::Char(c)));
                 press(KeyCode::Enter);
-                press(KeyCode::Enter);
+                yes();
             }
             3 if model.about.profile.as_deref() == Some("other") => {
                 assert!(model.requests.exchanges.is_empty() && model.codes.validate.sent.is_none());

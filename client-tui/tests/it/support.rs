@@ -1,13 +1,13 @@
 //! Shared helpers: a profile, a model, and functions that press keys.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use trefoil_tui::api::{Api, ExportLevel, ExportManifest, KickOff, OutputFile, SignedInSession};
 use trefoil_tui::clock::ClientClock;
 use trefoil_tui::display::DisplayOptions;
 use trefoil_tui::export::ExportJob;
 use trefoil_tui::key;
-use trefoil_tui::model::Model;
+use trefoil_tui::model::{Model, YES};
 use trefoil_tui::msg::{Message, RuntimeEffect};
 use trefoil_tui::profile::Profile;
 use trefoil_tui::profile::{BackendProfile, FormDefaults};
@@ -61,6 +61,17 @@ pub fn model() -> Model {
 /// Presses one key and returns the effects.
 pub fn press(model: &mut Model, code: KeyCode) -> Vec<RuntimeEffect> {
     update(model, Message::Key(KeyEvent::new(code, KeyModifiers::NONE)))
+}
+
+/// Lets a second pass, so that a person has read a question.
+pub fn wait(model: &mut Model) {
+    update(model, Message::Tick(model.now + SignedDuration::from_secs(1)));
+}
+
+/// Answers a question with yes.
+pub fn confirm(model: &mut Model) -> Vec<RuntimeEffect> {
+    wait(model);
+    press(model, KeyCode::Char(YES))
 }
 
 /// Types a text, character by character.

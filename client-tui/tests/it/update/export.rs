@@ -10,7 +10,7 @@ use trefoil_tui::model::{Activity, Model};
 use trefoil_tui::msg::{Message, RuntimeEffect};
 use trefoil_tui::update::update;
 
-use crate::support::{job, manifest, model, now, press, session, type_text};
+use crate::support::{confirm, job, manifest, model, now, press, session, type_text, wait};
 
 /// Starts an export with the form, and returns its folder and record.
 fn start(model: &mut Model) -> (PathBuf, ExportJob) {
@@ -67,16 +67,18 @@ fn two_exports_have_separate_folders_and_progress() {
 }
 
 #[test]
-fn quitting_during_an_export_needs_a_second_press() {
+fn quitting_during_an_export_must_be_confirmed() {
     let mut model = model();
     press(&mut model, KeyCode::Char('4'));
     let (folder, _) = start(&mut model);
     press(&mut model, KeyCode::Char('q'));
     assert!(!model.quit);
+    wait(&mut model);
     press(&mut model, KeyCode::Up);
-    press(&mut model, KeyCode::Char('q'));
+    confirm(&mut model);
     assert!(!model.quit, "another key was pressed in between");
     press(&mut model, KeyCode::Char('q'));
+    confirm(&mut model);
     assert!(model.quit);
     model.quit = false;
     update(&mut model, Message::ExportEnded { folder, result: Ok(()) });
@@ -102,15 +104,17 @@ fn an_interrupted_export_of_an_earlier_run_is_resumed() {
 }
 
 #[test]
-fn an_export_is_cancelled_on_the_second_press() {
+fn the_end_of_an_export_must_be_confirmed() {
     let mut model = model();
     press(&mut model, KeyCode::Char('4'));
     let (folder, job) = start(&mut model);
     assert_eq!(press(&mut model, KeyCode::Char('x')), []);
+    wait(&mut model);
     press(&mut model, KeyCode::Down);
-    assert_eq!(press(&mut model, KeyCode::Char('x')), [], "another key was pressed in between");
     let delete = RuntimeEffect::DeleteExport { folder: folder.clone(), bearer: Bearer::Backend };
-    assert_eq!(press(&mut model, KeyCode::Char('x')), [delete]);
+    assert!(!confirm(&mut model).contains(&delete), "another key was pressed in between");
+    assert_eq!(press(&mut model, KeyCode::Char('x')), []);
+    assert_eq!(confirm(&mut model), [delete]);
     // A late event of the task that was ended.
     record(&mut model, &folder, downloading(&job));
     assert_eq!(model.export.rows[0].job.phase, ExportPhase::Starting);
@@ -186,7 +190,7 @@ fn a_token_is_sent_to_another_host_only_if_the_user_confirms() {
     assert_eq!(press(&mut model, KeyCode::Char('r')), []);
     assert!(model.notice.as_deref().is_some_and(|notice| notice.contains("files.example")));
     let resumed = RuntimeEffect::ResumeExport { folder, bearer: Bearer::Backend, file_host: Some(host) };
-    assert_eq!(press(&mut model, KeyCode::Char('r')), [resumed]);
+    assert_eq!(confirm(&mut model), [resumed]);
 }
 
 #[test]

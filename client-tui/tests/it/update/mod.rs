@@ -16,7 +16,7 @@ use trefoil_tui::update::update;
 
 use self::codes::validated;
 use self::requests::{answered, exchange};
-use crate::support::{model, now, press, session, type_text};
+use crate::support::{model, now, press, session, type_text, wait};
 
 #[test]
 fn letters_are_keys_outside_and_text_inside_of_fields() {
@@ -108,6 +108,7 @@ fn notices_leave_by_themselves_but_errors_and_questions_stay() {
     update(&mut model, Message::SignedIn(Ok(session())));
     press(&mut model, KeyCode::Char('o'));
     assert!(after(&mut model, 60), "{:?}", model.notice);
+    wait(&mut model);
     press(&mut model, KeyCode::Char('5'));
     assert!(model.notice.is_none());
 }

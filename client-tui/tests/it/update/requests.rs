@@ -6,7 +6,7 @@ use trefoil_tui::msg::{Message, RuntimeEffect};
 use trefoil_tui::update::update;
 
 use super::export::complete;
-use crate::support::{model, now, press, type_text};
+use crate::support::{confirm, model, now, press, type_text, wait};
 
 pub fn exchange(id: u64, outcome: Option<Result<RecordedResponse, String>>) -> RecordedExchange {
     RecordedExchange {
@@ -64,10 +64,12 @@ fn a_request_is_sent_again_or_edited() {
         update(&mut model, Message::Exchanged(changing));
         model.requests.selected = 0;
         assert_eq!(press(&mut model, KeyCode::Char('p')), [], "{method} must be confirmed");
+        wait(&mut model);
         assert_eq!(press(&mut model, KeyCode::Down), []);
         assert_eq!(press(&mut model, KeyCode::Up), []);
-        assert_eq!(press(&mut model, KeyCode::Char('p')), [], "another key withdraws the question");
-        let effects = press(&mut model, KeyCode::Char('p'));
+        assert_eq!(confirm(&mut model), [], "another key withdraws the question");
+        assert_eq!(press(&mut model, KeyCode::Char('p')), []);
+        let effects = confirm(&mut model);
         assert!(matches!(&effects[..], [RuntimeEffect::SendRaw(..)]), "{effects:?}");
     }
     let mut secret = exchange(4, answered(200));

@@ -8,7 +8,7 @@ use trefoil_tui::msg::{Message, RuntimeEffect};
 use trefoil_tui::sign_in_method::SignInMethod;
 use trefoil_tui::update::update;
 
-use crate::support::{model, press, session};
+use crate::support::{confirm, model, press, session, wait};
 
 fn go_to(model: &mut Model) {
     let url = "https://t.example/oauth2/authorize".to_owned();
@@ -29,9 +29,12 @@ fn a_sign_in_waits_accepts_a_pasted_text_and_reads_userinfo() {
     assert_eq!(update(&mut model, Message::SignedIn(Ok(session()))), [RuntimeEffect::Userinfo]);
     assert_eq!((model.bearer.clone(), model.typing), (Bearer::User, false));
     assert_eq!(press(&mut model, KeyCode::Char('o')), [], "it must be confirmed");
-    assert_eq!(press(&mut model, KeyCode::Char('b')), [], "by the same key");
-    assert_eq!(press(&mut model, KeyCode::Char('o')), []);
-    assert_eq!(press(&mut model, KeyCode::Char('o')), [RuntimeEffect::SignOut { browser: false }]);
+    for held in "ooyoy".chars() {
+        assert_eq!(press(&mut model, KeyCode::Char(held)), [], "a paste, or a key that is held");
+    }
+    wait(&mut model);
+    assert_eq!(press(&mut model, KeyCode::Char('o')), [], "not by the same key");
+    assert_eq!(confirm(&mut model), [RuntimeEffect::SignOut { browser: false }]);
     assert_eq!((model.sign_in.state, model.bearer), (SignInState::Out, Bearer::Backend));
 }
 
