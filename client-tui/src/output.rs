@@ -48,6 +48,11 @@ impl Output {
         }
     }
 
+    /// Prints what the user must do, also with `--quiet`.
+    pub fn instruction(self, event: &str, details: Value, text: impl FnOnce() -> String) {
+        self.event(event, details, text);
+    }
+
     fn event(self, event: &str, details: Value, text: impl FnOnce() -> String) {
         let line = if self.json {
             let mut line = json!({ "event": event });

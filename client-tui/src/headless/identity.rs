@@ -56,7 +56,7 @@ fn report_step(api: &Api, output: Output, step: Step) {
     match step {
         Step::GoTo { url, browser } => {
             let failure = browser.err().filter(|_| api.profile().open_browser);
-            output.progress("open-browser", json!({ "url": url, "browserError": failure }), || {
+            output.instruction("open-browser", json!({ "url": url, "browserError": failure }), || {
                 let failure = failure.as_ref().map(|reason| format!("No browser was opened: {reason}\n"));
                 format!(
                     "{}Sign in at this address:\n{url}\nIf the browser does not return here, paste its last address.",
@@ -65,15 +65,20 @@ fn report_step(api: &Api, output: Output, step: Step) {
             });
         }
         Step::PasteRefused(reason) => {
-            output.progress("paste-rejected", json!({ "message": reason }), || format!("Error: {reason}"));
+            output.instruction("paste-rejected", json!({ "message": reason }), || format!("Error: {reason}"));
         }
         Step::Device(prompt) => {
             let details = json!({
                 "userCode": prompt.user_code, "address": prompt.address,
                 "completeAddress": prompt.complete_address, "expiresAt": prompt.expires_at,
             });
-            output.progress("enter-code", details, || {
-                format!("Open {} on any device and enter the code {}", prompt.address, prompt.user_code)
+            output.instruction("enter-code", details, || {
+                let complete = prompt.complete_address.as_ref();
+                let complete = complete.map(|address| format!("\nor open {address}")).unwrap_or_default();
+                format!(
+                    "Open {} on any device and enter the code {}{complete}",
+                    prompt.address, prompt.user_code
+                )
             });
         }
     }
