@@ -259,8 +259,10 @@ impl Api {
         let openid = self.openid().await?;
         let end_session = openid.end_session_endpoint.as_ref().and_then(|url| {
             let mut url = Url::parse(url).ok()?;
-            if let Some(id_token) = &tokens.answer.extra_fields().id_token {
-                url.query_pairs_mut().append_pair("id_token_hint", id_token);
+            // The address is an argument of the program that opens the browser, which everybody on this
+            // machine can read: it has no token.
+            if let Some(client_id) = &self.profile().client_id {
+                url.query_pairs_mut().append_pair("client_id", client_id);
             }
             Some(url.to_string())
         });
