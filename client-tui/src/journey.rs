@@ -1,12 +1,16 @@
 //! A sign-in from the authorization request to the tokens, used by screens and subcommands.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 
 use crate::api::{Api, ApiError, DevicePrompt, UserTokens};
 use crate::browser;
-use crate::loopback::LoopbackListener;
+use crate::loopback::{LoopbackListener, SignInResult, WaitingBrowser};
+
+/// Longest time for which the browser waits for the exchange of the code.
+const BROWSER_WAIT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -102,8 +106,9 @@ pub async fn sign_in(
         }
     };
     tokio::select! {
-        code = loopback.wait(&pending) => {
-            api.redeem(&pending, code.map_err(|error| refused(&error))?).await
+        arrived = loopback.wait(&pending) => {
+            let (code, browser) = arrived.map_err(|error| refused(&error))?;
+            redeem_beside(api.redeem(&pending, code), browser).await
         }
         tokens = by_hand => tokens,
         () = time_over => {
@@ -111,4 +116,21 @@ pub async fn sign_in(
             Err(ApiError::SignIn(format!("no user signed in within {seconds} s; sign in again, or raise --timeout")))
         }
     }
+}
+
+/// Exchanges the code while the browser waits, and shows the result there.
+async fn redeem_beside(
+    exchange: impl Future<Output = Result<UserTokens, ApiError>>,
+    browser: WaitingBrowser,
+) -> Result<UserTokens, ApiError> {
+    let mut exchange = pin!(exchange);
+    let Ok(redeemed) = tokio::time::timeout(BROWSER_WAIT, &mut exchange).await else {
+        browser.show(SignInResult::Pending).await;
+        return exchange.await;
+    };
+    match &redeemed {
+        Ok(_) => browser.show(SignInResult::SignedIn).await,
+        Err(error) => browser.show(SignInResult::Failed(&error.to_string())).await,
+    }
+    redeemed
 }

@@ -46,12 +46,12 @@ impl LoopbackListener {
         format!("http://{}:{}{PATH}", self.host, self.port)
     }
 
-    /// Waits for a response of the browser that completes or ends the sign-in, and shows the result in the
-    /// browser. Queries of other sign-ins are rejected, and the sign-in continues.
+    /// Waits for a response of the browser that has a code or ends the sign-in. A browser with a code waits
+    /// for the result. Queries of other sign-ins are rejected, and the sign-in continues.
     ///
     /// # Errors
     /// The reason why the response ended the sign-in.
-    pub async fn wait(&self, pending: &PendingSignIn) -> Result<String, BadRedirect> {
+    pub async fn wait(&self, pending: &PendingSignIn) -> Result<(String, WaitingBrowser), BadRedirect> {
         let (sender, mut requests) = mpsc::channel(8);
         loop {
             tokio::select! {
@@ -65,18 +65,13 @@ impl LoopbackListener {
                         tokio::spawn(answer(stream, "404 Not Found", page("This page does not exist", "")));
                         continue;
                     };
-                    let validated = pending.judge(query);
-                    match &validated {
-                        Ok(_) => {
-                            let page = page("You are signed in", "You can close this window and go back to the terminal.");
-                            answer(stream, "200 OK", page).await;
-                            return validated;
-                        }
+                    let browser = WaitingBrowser(stream);
+                    match pending.judge(query) {
+                        Ok(code) => return Ok((code, browser)),
                         Err(error) => {
-                            let page = page("The sign-in did not succeed", &error.to_string());
-                            answer(stream, "400 Bad Request", page).await;
+                            browser.show(SignInResult::Failed(&error.to_string())).await;
                             if error.ends_sign_in() {
-                                return validated;
+                                return Err(error);
                             }
                         }
                     }
@@ -93,6 +88,36 @@ impl LoopbackListener {
             },
             None => self.v4.accept().await,
         }
+    }
+}
+
+/// A browser that has sent a code, and waits for a page.
+#[derive(Debug)]
+pub struct WaitingBrowser(TcpStream);
+
+/// The result of a sign-in, for the browser.
+#[derive(Clone, Copy, Debug)]
+pub enum SignInResult<'a> {
+    /// The server has issued tokens.
+    SignedIn,
+    /// The server has not answered yet.
+    Pending,
+    Failed(&'a str),
+}
+
+impl WaitingBrowser {
+    /// Shows a page with the result.
+    pub async fn show(self, result: SignInResult<'_>) {
+        let close = "You can close this window and go back to the terminal.";
+        let (status, page) = match result {
+            SignInResult::SignedIn => ("200 OK", page("You are signed in", close)),
+            SignInResult::Pending => {
+                let text = "The server does not answer yet. The terminal shows whether you are signed in.";
+                ("200 OK", page("The sign-in continues in the terminal", text))
+            }
+            SignInResult::Failed(error) => ("400 Bad Request", page("The sign-in did not succeed", error)),
+        };
+        answer(self.0, status, page).await;
     }
 }
 

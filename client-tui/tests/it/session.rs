@@ -9,6 +9,7 @@ use base64::{
 };
 use serde_json::{Value, json};
 use trefoil_tui::api::{Api, ApiError, Bearer, Introspection, TokenKind, ValidateCode};
+use trefoil_tui::journey::{self, Patience, Step};
 use trefoil_tui::profile::ClientCredential;
 use trefoil_tui::profile::Profile;
 use wiremock::matchers::{body_string_contains, header, method, path};
@@ -102,6 +103,46 @@ async fn request_with(server: &MockServer, api: &Api, token: &str) {
     api.userinfo(&Bearer::User).await.unwrap();
 }
 
+/// A browser shows the result of the exchange, and not only that a code has arrived.
+#[tokio::test]
+async fn the_page_in_the_browser_follows_the_exchange() {
+    for (status, body, title, text) in [
+        (200, None, "You are signed in", "close this window"),
+        (400, Some("invalid_grant"), "The sign-in did not succeed", "&lt;b&gt;used&lt;/b&gt;"),
+        (400, Some("invalid_client"), "The sign-in did not succeed", "check the profile"),
+    ] {
+        let server = server().await;
+        let api = api(&server, None);
+        let (url, mut pages) = tokio::sync::mpsc::unbounded_channel();
+        let tell = move |step| {
+            let Step::GoTo { url: address, .. } = step else { return };
+            url.send(address).unwrap();
+        };
+        let (_paste, pasted) = tokio::sync::mpsc::channel(1);
+        let signing_in = journey::sign_in(&api, "openid", Patience::ENDLESS, pasted, tell);
+        let browse = async {
+            let address = url::Url::parse(&pages.recv().await.unwrap()).unwrap();
+            let find =
+                |name: &str| address.query_pairs().find(|(key, _)| key == name).unwrap().1.into_owned();
+            let nonce = find("nonce");
+            let claims = json!({
+                "iss": server.uri(), "aud": "native", "exp": now().as_second() + 300, "sub": "s1", "nonce": nonce,
+            });
+            let id_token = format!("e30.{}.sig", URL_SAFE_NO_PAD.encode(claims.to_string()));
+            let answer = match body {
+                Some(error) => json!({ "error": error, "error_description": "<b>used</b>" }),
+                None => json!({ "access_token": "a1", "token_type": "Bearer", "id_token": id_token }),
+            };
+            answer_token(&server, "code=c1", ResponseTemplate::new(status).set_body_json(answer), 1).await;
+            let redirect = format!("{}?code=c1&state={}", find("redirect_uri"), find("state"));
+            reqwest::get(redirect).await.unwrap().text().await.unwrap()
+        };
+        let (signed_in, page) = tokio::join!(signing_in, browse);
+        assert_eq!(signed_in.is_ok(), status == 200, "{signed_in:?}");
+        assert!(page.contains(title) && page.contains(text), "{page}");
+    }
+}
+
 #[tokio::test]
 async fn a_user_signs_in_on_another_device() {
     let server = server().await;
@@ -187,7 +228,7 @@ async fn a_later_process_continues_the_session() {
     let signed_out = later.sign_out().await.unwrap();
     assert!(signed_out.revoked);
     let end_session = signed_out.end_session.unwrap();
-    assert!(end_session.starts_with(&format!("{}/logout?id_token_hint=", server.uri())), "{end_session}");
+    assert_eq!(end_session, format!("{}/logout?client_id=native", server.uri()), "it has no token");
     assert!(!file.exists());
     assert!(matches!(later.userinfo(&Bearer::User).await, Err(ApiError::NotSignedIn)));
 }
