@@ -1,6 +1,7 @@
 //! The subcommand that validates a file of codes. Each result is printed when it is known, in the order of
 //! the file.
 
+use command_line::text::one_line;
 use std::path::Path;
 use std::pin::pin;
 
@@ -44,7 +45,8 @@ pub(super) async fn validate_batch(api: &Api, args: ValidateBatchArgs) -> Result
             true => csv_line(&item.columns()),
             false => {
                 let (verdict, code) = (item.verdict().word(), &item.code);
-                format!("{:>6}  {verdict:<7}  {code:<width$}  {}", item.row, item.explanation())
+                let row = format!("{:>6}  {verdict:<7}  {code:<width$}  {}", item.row, item.explanation());
+                one_line(&row).into_owned()
             }
         })?;
     }

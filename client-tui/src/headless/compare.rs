@@ -1,5 +1,6 @@
 //! The subcommand that sends one question to two servers and compares their answers.
 
+use command_line::text::one_line;
 use serde::Serialize;
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr as _;
@@ -77,7 +78,7 @@ fn table(here: &str, other: &str, members: &[ComparedMember]) -> String {
     };
     let (path_width, here_width) = (width(|row| row.1.width()), width(|row| row.2.width()));
     let line = |(mark, path, here, other): &(&str, String, String, String)| {
-        format!("{mark} {path:<path_width$}  {here:<here_width$}  {other}")
+        one_line(&format!("{mark} {path:<path_width$}  {here:<here_width$}  {other}")).into_owned()
     };
     let mut lines: Vec<_> = rows.iter().map(line).collect();
     lines.push(match members.iter().filter(|member| member.differs()).count() {

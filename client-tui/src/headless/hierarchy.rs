@@ -6,6 +6,7 @@ use crate::api::{Api, ConceptLabel, HierarchyQuery, PathQuery};
 use crate::args::{CodePairArgs, ConceptArgs, PathArgs, TreeArgs};
 use crate::failure::CommandFailure;
 use crate::output::Output;
+use command_line::text::one_line;
 
 pub(super) async fn tree(api: &Api, args: TreeArgs) -> Result<(), CommandFailure> {
     let bearer = terminology_bearer(api, &args.ask).await?;
@@ -28,7 +29,7 @@ pub(super) async fn path(api: &Api, args: PathArgs) -> Result<(), CommandFailure
     let query = PathQuery { system, version: version.unwrap_or_default(), code_a, code_b };
     let steps = api.hierarchy_path(&query, &bearer).await?;
     Output { json: ask.ask.sign_in.json }.result(&steps, || {
-        let mut lines = vec![steps.sentence()];
+        let mut lines = vec![one_line(&steps.sentence()).into_owned()];
         lines.extend(steps.chain.iter().enumerate().map(|(depth, concept)| label(depth, concept)));
         lines.join("\n")
     })?;
@@ -38,5 +39,6 @@ pub(super) async fn path(api: &Api, args: PathArgs) -> Result<(), CommandFailure
 /// A concept as a line, indented by its depth.
 fn label(depth: usize, concept: &ConceptLabel) -> String {
     let display = concept.display.as_deref().unwrap_or_default();
-    format!("{:indent$}{}  {display}", "", concept.code, indent = 2 * depth).trim_end().to_owned()
+    let text = format!("{}  {display}", concept.code);
+    format!("{:indent$}{}", "", one_line(&text), indent = 2 * depth).trim_end().to_owned()
 }

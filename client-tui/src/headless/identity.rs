@@ -3,7 +3,7 @@
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
-use command_line::text::local_time;
+use command_line::text::{local_time, one_line};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -119,8 +119,8 @@ pub(super) async fn userinfo(api: &Api, args: &AskArgs) -> Result<(), CommandFai
     Output { json: args.sign_in.json }.result(&claims, || {
         let width = claims.keys().map(String::len).max().unwrap_or(0);
         let line = |(name, value): (&String, &serde_json::Value)| match value.as_str() {
-            Some(text) => format!("{name:width$}  {text}"),
-            None => format!("{name:width$}  {value}"),
+            Some(text) => one_line(&format!("{name:width$}  {text}")).into_owned(),
+            None => one_line(&format!("{name:width$}  {value}")).into_owned(),
         };
         claims.iter().map(line).collect::<Vec<_>>().join("\n")
     })
@@ -170,8 +170,8 @@ fn print_inspection(inspection: &TokenInspection, json: bool) -> Result<(), Comm
     Output { json }.result(inspection, || {
         let mut text = match &inspection.signature {
             SignatureStatus::Valid => "signature  valid".to_owned(),
-            SignatureStatus::Invalid(reason) => format!("signature  INVALID: {reason}"),
-            SignatureStatus::Unknown(reason) => format!("signature  not checked: {reason}"),
+            SignatureStatus::Invalid(reason) => format!("signature  INVALID: {}", one_line(reason)),
+            SignatureStatus::Unknown(reason) => format!("signature  not checked: {}", one_line(reason)),
         };
         let claims = inspection.content.as_ref().map(|content| &content.claims);
         let known =
@@ -183,7 +183,8 @@ fn print_inspection(inspection: &TokenInspection, json: bool) -> Result<(), Comm
         let more = introspection.into_iter().flat_map(|answer| answer.members_beside(claims));
         for (name, value) in known.chain(more) {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            text.push_str(&format!("\n{name:<18} {value}  {}", meaning(name)));
+            let row = format!("{name:<18} {value}  {}", meaning(name));
+            text.push_str(&format!("\n{}", one_line(&row)));
         }
         text
     })

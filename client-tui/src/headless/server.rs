@@ -1,6 +1,7 @@
 //! Subcommands about servers and about this program: setup, doctor, keys, completions and man pages.
 
 use command_line::help::{print_completions, write_man_pages};
+use command_line::text::one_line;
 use serde_json::json;
 
 use crate::api::{Api, ApiError};
@@ -44,7 +45,7 @@ pub(super) async fn doctor(api: &Api, args: &DoctorArgs) -> Result<(), CommandFa
                 FindingStatus::Warning => "warning",
                 FindingStatus::Failed => "FAILED ",
             };
-            format!("{status}  {:<20}  {}", finding.subject, finding.detail)
+            format!("{status}  {:<20}  {}", finding.subject, one_line(&finding.detail))
         };
         findings.iter().map(line).collect::<Vec<_>>().join("\n")
     })?;

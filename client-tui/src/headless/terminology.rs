@@ -1,5 +1,6 @@
 //! Subcommands of terminology operations.
 
+use command_line::text::one_line;
 use serde_json::json;
 
 use super::given_token::given;
@@ -70,10 +71,10 @@ pub(super) async fn validate_code(api: &Api, args: ValidateCodeArgs) -> Result<(
     Output { json: args.ask.ask.sign_in.json }.result(&answer, || {
         let mut text = answer.result.to_string();
         for more in [&answer.display, &answer.message].into_iter().flatten() {
-            text.push_str(&format!("\n{more}"));
+            text.push_str(&format!("\n{}", one_line(more)));
         }
         for issue in &answer.issues {
-            text.push_str(&format!("\n{}", issue.sentence()));
+            text.push_str(&format!("\n{}", one_line(&issue.sentence())));
         }
         text
     })?;
@@ -85,7 +86,8 @@ pub(super) async fn subsumes(api: &Api, args: SubsumesArgs) -> Result<(), Comman
     let query = subsumes_query(&args);
     let answer = api.subsumes(&query, &bearer).await?;
     Output { json: args.ask.ask.sign_in.json }.result(&answer, || {
-        format!("{}\n{}", answer.outcome, answer.sentence(&query.code_a, &query.code_b))
+        let sentence = answer.sentence(&query.code_a, &query.code_b);
+        format!("{}\n{}", one_line(&answer.outcome), one_line(&sentence))
     })?;
     args.ask.verdict(matches!(answer.outcome.as_str(), "subsumes" | "equivalent"))
 }
@@ -95,21 +97,23 @@ pub(super) async fn lookup(api: &Api, args: LookupArgs) -> Result<(), CommandFai
     let query = lookup_query(&args);
     let answer = api.lookup(&query, &bearer).await?;
     Output { json: args.ask.ask.sign_in.json }.result(&answer, || {
-        let mut text = answer.display.clone().unwrap_or_default();
+        let mut text = one_line(answer.display.as_deref().unwrap_or_default()).into_owned();
         let facts =
             [("system", &answer.name), ("version", &answer.version), ("definition", &answer.definition)];
         for (name, value) in facts {
             if let Some(value) = value {
-                text.push_str(&format!("\n{name}  {value}"));
+                text.push_str(&format!("\n{name}  {}", one_line(value)));
             }
         }
         for designation in &answer.designations {
             let language = designation.language.as_deref().unwrap_or("-");
-            text.push_str(&format!("\ndesignation  {language}  {}", designation.value));
+            let text_of_designation = one_line(&designation.value);
+            text.push_str(&format!("\ndesignation  {}  {text_of_designation}", one_line(language)));
         }
         for property in &answer.properties {
             let description = property.description.as_deref().unwrap_or_default();
-            text.push_str(&format!("\n{}  {}  {description}", property.code, property.value));
+            let row = format!("{}  {}  {description}", property.code, property.value);
+            text.push_str(&format!("\n{}", one_line(&row)));
         }
         text
     })
@@ -129,7 +133,8 @@ pub(super) async fn expand(api: &Api, args: ExpandArgs) -> Result<(), CommandFai
     output.result(&expansion, || {
         let line = |code: &ExpandedCode| {
             let system = code.system.as_deref().unwrap_or_default();
-            format!("{}\t{}\t{system}", code.code, code.display.as_deref().unwrap_or_default())
+            let columns = [&code.code, code.display.as_deref().unwrap_or_default(), system];
+            columns.map(one_line).join("\t")
         };
         expansion.codes.iter().map(line).collect::<Vec<_>>().join("\n")
     })

@@ -25,7 +25,9 @@ mod token;
 mod tree;
 mod viewer;
 
+use command_line::text::is_unprintable;
 use ratatui::Frame;
+use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Margin, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Padding, Paragraph, Wrap};
@@ -52,10 +54,22 @@ pub fn view(model: &Model, frame: &mut Frame) -> Vec<ClickRegion> {
     let theme = Theme::new(model.about.display);
     let mut canvas = Canvas::new(frame, theme, model.zoomed, model.pane_steps);
     draw(model, &mut canvas);
+    remove_unprintable(canvas.buffer());
     if model.about.display.ascii {
         to_ascii(canvas.buffer());
     }
     canvas.regions
+}
+
+/// Removes the characters that a terminal executes or that change the order of text. They come from servers
+/// and files.
+fn remove_unprintable(buffer: &mut Buffer) {
+    for cell in &mut buffer.content {
+        if cell.symbol().len() > 1 && cell.symbol().contains(is_unprintable) {
+            let text = cell.symbol().replace(is_unprintable, "");
+            cell.set_symbol(if text.is_empty() { " " } else { &text });
+        }
+    }
 }
 
 fn draw(model: &Model, canvas: &mut Canvas) {

@@ -329,7 +329,7 @@ fn run_in(folder: &std::path::Path, args: &[&str]) -> Output {
 async fn check_sign_in(server: &Server, folder: &std::path::Path) {
     let mut command = program();
     command.env("XDG_CONFIG_HOME", folder).env("XDG_STATE_HOME", folder);
-    // What the user must do is printed with `--quiet` too.
+    // `--quiet` also prints the address, because the user must open it.
     let command = command.args(["sign-in", "--no-browser", "--json", "--quiet"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);

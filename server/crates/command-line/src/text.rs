@@ -18,6 +18,16 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.replace(is_unprintable, "\u{fffd}"))
 }
 
+/// A text of others as a part of a line: line breaks and tabs, which would make rows or columns of their own,
+/// are replaced too.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    let breaks = |c: char| is_unprintable(c) || matches!(c, '\n' | '\t');
+    if !text.contains(breaks) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.replace(['\n', '\t'], " ").replace(is_unprintable, "\u{fffd}"))
+}
+
 /// Formats a value as JSON on one line. Characters that a terminal executes are escaped.
 ///
 /// # Panics
@@ -32,9 +42,13 @@ pub fn json_line(value: &impl Serialize) -> String {
     text.chars().map(escape).collect()
 }
 
-fn is_unprintable(c: char) -> bool {
-    let changes_direction = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    (c.is_control() && !matches!(c, '\n' | '\t')) || changes_direction
+/// Returns whether a terminal executes a character, or shows others in another order or nothing for it. The
+/// joiners of scripts (U+200C, U+200D) and letters from right to left are text.
+pub fn is_unprintable(c: char) -> bool {
+    let changes_direction =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_invisible = matches!(c, '\u{200b}' | '\u{2028}' | '\u{2029}' | '\u{feff}');
+    (c.is_control() && !matches!(c, '\n' | '\t')) || changes_direction || is_invisible
 }
 
 /// A time in the time zone of the user, for output as text. JSON contains instants in UTC.
@@ -65,6 +79,13 @@ mod tests {
             printable("\u{1b}]0;x\u{7}\u{9b}2J\u{202e}\r"),
             "\u{fffd}]0;x\u{fffd}\u{fffd}2J\u{fffd}\u{fffd}"
         );
+    }
+
+    #[test]
+    fn a_text_of_others_makes_no_rows() {
+        assert_eq!(one_line("a\tb\nc\r\u{feff}d"), "a b c\u{fffd}\u{fffd}d");
+        let text = "می\u{200c}خواهم \u{5e9}\u{5dc}\u{5d5}\u{5dd} 👩\u{200d}🔬";
+        assert_eq!(one_line(text), text);
     }
 
     #[test]
