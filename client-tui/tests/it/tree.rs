@@ -57,6 +57,22 @@ pub fn shown() -> Model {
     model
 }
 
+/// A text of a server changes neither the order of others nor the terminal.
+#[test]
+fn control_characters_are_not_drawn() {
+    let mut model = model();
+    press(&mut model, KeyCode::Char('3'));
+    let id = asked(&press(&mut model, KeyCode::Enter), "cane");
+    let text = "a\u{202e}evil\u{2066} \u{1b}[2J\u{200b} \u{feff}b a\u{200d}b שלום";
+    let children = vec![label("quad\u{202e}cane", text)];
+    let concept = HierarchyConcept { display: Some(text.to_owned()), children, ..cane() };
+    update(&mut model, Message::Tree(id, TreeAnswer::Concept(Ok(concept))));
+    let picture = picture(&model, 80, 24);
+    assert!(picture.contains("evil") && picture.contains("שלום"), "{picture}");
+    let control = |c: char| c != '\n' && command_line::text::is_unprintable(c);
+    assert!(!picture.contains(control), "{picture:?}");
+}
+
 /// Returns a model that shows the concepts with a text that is being typed.
 pub fn searched() -> Model {
     let mut model = shown();

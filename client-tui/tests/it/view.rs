@@ -443,20 +443,6 @@ fn screens_can_be_drawn_at_any_size() {
     }
 }
 
-/// A text of a server changes neither the order of others nor the terminal.
-#[test]
-fn control_characters_are_not_drawn() {
-    let mut model = model();
-    update(
-        &mut model,
-        Message::Saved(Err("\u{202e}evil\u{2066} \u{1b}[2J\u{200b} a\u{200d}b שלום".to_owned())),
-    );
-    let picture = picture(&model, 80, 24);
-    assert!(picture.contains("evil") && picture.contains("שלום"), "{picture}");
-    let control = |c: char| c != '\n' && command_line::text::is_unprintable(c);
-    assert!(!picture.contains(control), "{picture:?}");
-}
-
 /// Presses many keys in many states and sizes. The keys are reproducible.
 #[test]
 fn no_sequence_of_keys_panics() {
