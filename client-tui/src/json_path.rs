@@ -1,7 +1,10 @@
 //! The parts of JSON that a JSONPath selects (RFC 9535).
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 use serde_json_path::JsonPath;
+
+use crate::exact_json;
 
 /// Maximum number of characters of values on one line.
 const MAX_SHORT: usize = 300;
@@ -24,20 +27,32 @@ impl Selector {
         serde_json::from_slice(json).is_ok_and(|value: Value| !self.0.query(&value).is_empty())
     }
 
-    /// The selected values as formatted JSON, each beginning on a line of its own.
-    pub fn text(&self, json: &Value) -> Option<String> {
-        let texts: Vec<_> = self.0.query(json).all().into_iter().map(|value| format!("{value:#}")).collect();
+    /// The values that the path selects in a JSON text, as formatted JSON, each beginning on a line of its
+    /// own.
+    pub fn text(&self, json: &str) -> Option<String> {
+        let texts: Vec<_> = self.values(json).iter().map(exact_json::text).collect();
         (!texts.is_empty()).then(|| texts.join("\n"))
     }
 
+    /// The values that the path selects. None of a text that is not JSON.
+    fn values(&self, json: &str) -> Vec<Value> {
+        // The path compares numbers, which are texts in the exact value.
+        let (Ok(value), Ok(exact)) = (serde_json::from_str::<Value>(json), exact_json::parse(json)) else {
+            return Vec::new();
+        };
+        let places = self.0.query_located(&value);
+        let pointers = places.locations().map(|place| place.to_json_pointer());
+        pointers.filter_map(|at| exact.pointer(&at).cloned()).collect()
+    }
+
     /// The selected values on one line, which may be cut.
-    pub fn short_text(&self, json: &Value) -> String {
+    pub fn short_text(&self, json: &str) -> String {
         let mut text = String::new();
-        for value in self.0.query(json).all() {
+        for value in self.values(json) {
             if !text.is_empty() {
                 text.push_str("  ");
             }
-            text.push_str(&value.to_string());
+            text.push_str(&exact_json::line(&value));
             if text.len() > MAX_SHORT {
                 break;
             }
@@ -57,10 +72,10 @@ pub fn is_path(filter: &str) -> bool {
 /// A message if the path or the body is invalid, or if nothing is selected.
 pub fn select(body: &str, path: &str) -> Result<String, String> {
     let path = Selector::parse(path)?;
-    let body: Value = serde_json::from_str(body).map_err(|_| {
+    serde_json::from_str::<&RawValue>(body).map_err(|_| {
         "the body cannot be filtered: it is not JSON, or only its beginning was recorded".to_owned()
     })?;
-    path.text(&body).ok_or_else(|| "the path selects nothing".to_owned())
+    path.text(body).ok_or_else(|| "the path selects nothing".to_owned())
 }
 
 #[cfg(test)]
@@ -72,6 +87,8 @@ mod tests {
         let body = r#"{"entry":[{"id":"a","n":1},{"id":"b","n":2}]}"#;
         assert_eq!(select(body, "$.entry[*].id").unwrap(), "\"a\"\n\"b\"");
         assert_eq!(select(body, "$.entry[?@.n > 1].id").unwrap(), "\"b\"");
+        let decimal = r#"{"value":{"n":1.50,"m":1.500}}"#;
+        assert_eq!(select(decimal, "$.value[?@ == 1.5]").unwrap(), "1.50\n1.500");
         assert_eq!(select(body, "$.none").unwrap_err(), "the path selects nothing");
         assert!(select(body, "entry").unwrap_err().contains("is not a JSONPath"));
         assert!(select("{\"cut", "$").unwrap_err().contains("only its beginning"));
@@ -80,10 +97,10 @@ mod tests {
     #[test]
     fn lines_are_selected_and_shortened() {
         let line = br#"{"id":"a","status":"final","name":[{"family":"Reed"}]}"#;
-        let json = serde_json::from_slice(line).unwrap();
+        let json = str::from_utf8(line).unwrap();
         let check = |path: &str, selects: bool, short: &str| {
             let path = Selector::parse(path).unwrap();
-            assert_eq!((path.selects(line), path.short_text(&json).as_str()), (selects, short));
+            assert_eq!((path.selects(line), path.short_text(json).as_str()), (selects, short));
         };
         check("$.name[?@.family == 'Reed'].family", true, "\"Reed\"");
         check("$['id', 'status']", true, "\"a\"  \"final\"");
@@ -92,6 +109,9 @@ mod tests {
         check("$[?$.status == 'amended']", false, "");
         assert!(!Selector::parse("$").unwrap().selects(b"{\"cut"));
         let long = serde_json::json!({ "text": "é".repeat(1000) });
-        assert_eq!(Selector::parse("$.text").unwrap().short_text(&long).chars().count(), MAX_SHORT);
+        assert_eq!(
+            Selector::parse("$.text").unwrap().short_text(&long.to_string()).chars().count(),
+            MAX_SHORT
+        );
     }
 }

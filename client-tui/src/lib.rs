@@ -15,6 +15,7 @@ pub mod commands;
 pub mod compare;
 pub mod display;
 pub mod doctor;
+pub mod exact_json;
 pub mod export;
 pub mod failure;
 pub mod form;

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::ndjson::resource::MAX_LINE;
 use crate::api::{Api, Bearer, ValidateCode};
+use crate::exact_json;
 use crate::json_path::{Selector, is_path};
 use crate::model::{CodeCheck, PAGE_LINES, ResourceDetail, ViewedFile, ViewerPage};
 use crate::msg::{Answered, FoundResource};
@@ -131,14 +132,13 @@ impl OpenFile {
             codes: None,
             scroll: 0,
         };
-        Ok(match serde_json::from_slice::<Value>(line) {
+        let line = String::from_utf8_lossy(line);
+        Ok(match exact_json::parse(&line) {
             Ok(json) => {
-                let selection = selector.and_then(|selector| selector.text(&json));
-                detail(format!("{json:#}"), selection, references(&json))
+                let selection = selector.and_then(|selector| selector.text(&line));
+                detail(exact_json::text(&json), selection, references(&json))
             }
-            Err(error) => {
-                detail(format!("not JSON: {error}\n\n{}", String::from_utf8_lossy(line)), None, Vec::new())
-            }
+            Err(error) => detail(format!("not JSON: {error}\n\n{line}"), None, Vec::new()),
         })
     }
 }

@@ -9,6 +9,8 @@ use reqwest::Request;
 use serde_json::Value;
 use url::{Url, form_urlencoded};
 
+use crate::exact_json;
+
 pub const MASK: &str = "•••";
 /// Maximum size of a recorded body, in bytes.
 const BODY_KEPT: usize = 16 * 1024;
@@ -220,11 +222,10 @@ fn show_body(body: &[u8], form: bool) -> String {
     if form {
         return mask_form(&text);
     }
-    match serde_json::from_slice::<Value>(body) {
+    match exact_json::parse(&String::from_utf8_lossy(body)) {
         Ok(mut json) => {
             mask_json(&mut json);
-            let laid_out = format!("{json:#}");
-            laid_out.chars().take(BODY_KEPT).collect()
+            exact_json::text(&json).chars().take(BODY_KEPT).collect()
         }
         Err(_) => text.into_owned(),
     }

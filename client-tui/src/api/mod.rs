@@ -38,6 +38,7 @@ use tokio::sync::{Mutex, MutexGuard, OnceCell};
 pub use self::token_kind::TokenKind;
 pub use self::user_tokens::{SignedInSession, UserTokens};
 use crate::clock::ClientClock;
+use crate::exact_json;
 use crate::profile::Profile;
 pub use backend::{BackendToken, client_assertion};
 pub use device::{DevicePrompt, PendingDeviceSignIn};
@@ -310,6 +311,18 @@ impl Answer {
     /// The value of a header, if the value is text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// Parses the body as JSON with exact numbers (see [`exact_json`]) if the status is a success.
+    ///
+    /// # Errors
+    /// As [`Answer::json`].
+    pub fn exact_json(&self, url: &str) -> Result<Value, ApiError> {
+        if !self.status.is_success() {
+            return Err(ApiError::refused(url, self));
+        }
+        exact_json::parse(&String::from_utf8_lossy(&self.body))
+            .map_err(|error| ApiError::Unexpected { url: url.to_owned(), reason: error.to_string() })
     }
 
     /// Parses the body as JSON if the status is a success.

@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Api, ApiError, Bearer};
+use crate::exact_json;
 
 /// Parameters of `ValueSet/$validate-code`. Empty values are not sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -306,7 +307,7 @@ impl Api {
     ) -> Result<Value, ApiError> {
         let request = self.authorize(request, url, bearer).await?;
         let answer = self.call(request.header("accept", "application/fhir+json")).await?;
-        match answer.json(url) {
+        match answer.exact_json(url) {
             Ok(json) => Ok(json),
             Err(error) => Err(error.explain_scope(self.requested_scope(bearer).await.as_deref())),
         }
@@ -356,11 +357,10 @@ impl ConceptProperty {
     fn read(parts: &Value) -> Self {
         let text = |name| part(parts, name).and_then(Value::as_str).map(str::to_owned);
         let value = part(parts, "value").map(|value| match value {
-            Value::String(text) => text.clone(),
             Value::Object(coding) => {
                 coding.get("code").and_then(Value::as_str).unwrap_or_default().to_owned()
             }
-            other => other.to_string(),
+            other => exact_json::scalar(other),
         });
         Self {
             code: text("code").unwrap_or_default(),

@@ -35,7 +35,7 @@ pub fn summary(line: &[u8], selector: Option<&Selector>) -> Summary {
     };
     let id = json["id"].as_str().unwrap_or_default().to_owned();
     if let Some(selector) = selector {
-        return Summary { id, text: selector.short_text(&json) };
+        return Summary { id, text: selector.short_text(&String::from_utf8_lossy(line)) };
     }
     let parts = [date(&json), json["status"].as_str().map(str::to_owned), subject(&json)];
     Summary { id, text: parts.into_iter().flatten().collect::<Vec<_>>().join("  ") }
