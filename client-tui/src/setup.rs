@@ -213,9 +213,10 @@ async fn from_address(
         }
         Ok(openid) if settings.client_id.is_none() => match &openid.registration_endpoint {
             Some(endpoint) => {
-                let id = register(&api, endpoint).await?;
-                actions.push(format!("registered the client {id}"));
-                settings.client_id = Some(id);
+                let scope = supported_scopes(&openid.scopes_supported);
+                let id = register(&api, endpoint, &scope).await?;
+                actions.push(format!("registered the client {id} with the scopes {scope}"));
+                (settings.client_id, settings.scope) = (Some(id), settings.scope.take().or(Some(scope)));
             }
             None => actions.push(
                 "the server offers no registration: register a public client with the redirect URI \
@@ -243,8 +244,20 @@ async fn get_json(api: &Api, url: &str) -> Result<Option<Value>, ApiError> {
     Ok(answer.json(url).ok())
 }
 
+/// The scopes of this program that a server knows; all of them if the server does not say.
+fn supported_scopes(supported: &[String]) -> String {
+    let wanted = format!("{USER_SCOPE} offline_access");
+    // `user/*.rs` contains the scopes of all types.
+    let contains = |known: &String, scope: &str| {
+        known == scope || scope.starts_with("user/") && known.starts_with("user/*.")
+    };
+    let is_known = |scope: &&str| supported.iter().any(|known| contains(known, scope));
+    let known: Vec<_> = wanted.split(' ').filter(is_known).collect();
+    if known.is_empty() { wanted } else { known.join(" ") }
+}
+
 /// Registers a public native client (RFC 7591) and returns its id.
-async fn register(api: &Api, endpoint: &str) -> Result<String, ApiError> {
+async fn register(api: &Api, endpoint: &str, scope: &str) -> Result<String, ApiError> {
     let metadata = json!({
         "client_name": "Trefoil terminal client",
         "application_type": "native",
@@ -252,7 +265,7 @@ async fn register(api: &Api, endpoint: &str) -> Result<String, ApiError> {
         "token_endpoint_auth_method": "none",
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
-        "scope": format!("{USER_SCOPE} offline_access"),
+        "scope": scope,
     });
     let answer = api.post_json(endpoint, &metadata).await?;
     let registered: Value = answer.json(endpoint)?;
@@ -298,6 +311,17 @@ fn new_key() -> Result<NewKey, CommandFailure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_scopes_that_the_server_knows_are_registered() {
+        let scopes = |supported: &[&str]| {
+            supported_scopes(&supported.iter().map(|scope| (*scope).to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(scopes(&["openid", "offline_access", "address"]), "openid offline_access");
+        assert_eq!(scopes(&["openid", "user/*.rs"]), "openid user/ValueSet.rs user/CodeSystem.rs");
+        assert_eq!(scopes(&[]), format!("{USER_SCOPE} offline_access"));
+        assert_eq!(scopes(&["launch"]), scopes(&[]), "the list of the server is not complete");
+    }
 
     #[test]
     fn a_new_key_can_sign() {

@@ -1,17 +1,17 @@
-//! Endpoints, from OpenID Connect Discovery 1.0 and SMART's smart-configuration.
+//! Endpoints, from OpenID Connect Discovery 1.0, RFC 8414 and SMART's smart-configuration.
 
 use serde::Deserialize;
 
 use super::{Api, ApiError};
 
-/// Members of `{base}/.well-known/openid-configuration` that the client uses.
+/// Members of a document of OpenID Connect Discovery or RFC 8414 that the client uses.
 #[derive(Clone, Debug, Deserialize)]
 pub struct OpenIdConfiguration {
     /// Issuer, which equals the base URL (Discovery 4.3).
     pub issuer: String,
     pub authorization_endpoint: String,
     pub token_endpoint: String,
-    pub userinfo_endpoint: String,
+    pub userinfo_endpoint: Option<String>,
     /// Revocation endpoint (RFC 7009).
     pub revocation_endpoint: Option<String>,
     /// Device authorization endpoint (RFC 8628).
@@ -24,6 +24,9 @@ pub struct OpenIdConfiguration {
     pub end_session_endpoint: Option<String>,
     #[serde(default)]
     pub jwks_uri: String,
+    /// Scopes that the server knows; empty if it does not say.
+    #[serde(default)]
+    pub scopes_supported: Vec<String>,
     /// Whether each authorization response contains `iss` (RFC 9207).
     #[serde(default)]
     pub authorization_response_iss_parameter_supported: bool,
@@ -33,32 +36,79 @@ pub struct OpenIdConfiguration {
 #[derive(Clone, Debug, Deserialize)]
 pub struct SmartConfiguration {
     pub token_endpoint: String,
+    /// Missing if the server has no sign-in for users.
+    pub authorization_endpoint: Option<String>,
+    pub issuer: Option<String>,
+    pub revocation_endpoint: Option<String>,
+    pub introspection_endpoint: Option<String>,
+    pub registration_endpoint: Option<String>,
+    #[serde(default)]
+    pub jwks_uri: String,
+    #[serde(default)]
+    pub scopes_supported: Vec<String>,
 }
 
 impl Api {
-    /// The endpoints for users. They are read on first use.
+    /// The endpoints for users, from the first document that the server has. They are read on first use.
     ///
     /// # Errors
-    /// The error of the request, or [`ApiError::Unexpected`] if the document has another issuer.
+    /// The error of the first request, or [`ApiError::Unexpected`] if a document has another issuer.
     pub async fn openid(&self) -> Result<&OpenIdConfiguration, ApiError> {
         let ask = || async {
-            let base_url = &self.profile().base_url;
-            let url = format!("{base_url}/.well-known/openid-configuration");
-            let configuration: OpenIdConfiguration = self.call(self.http().get(&url)).await?.json(&url)?;
-            if configuration.issuer.trim_end_matches('/') != base_url {
-                let reason = format!("the issuer is '{}' and not {base_url}", configuration.issuer);
-                return Err(ApiError::Unexpected { url, reason });
-            }
-            for endpoint in [
-                &configuration.authorization_endpoint,
-                &configuration.token_endpoint,
-                &configuration.userinfo_endpoint,
-            ] {
-                check_safe(endpoint)?;
-            }
+            let configuration = match self.issuer_document("openid-configuration").await {
+                Err(missing) if missing.is_not_found() => match self.oauth_document().await {
+                    Some(found) => found,
+                    None => return Err(missing),
+                },
+                found => found?,
+            };
+            let userinfo = configuration.userinfo_endpoint.as_ref();
+            let needed = [&configuration.authorization_endpoint, &configuration.token_endpoint];
+            needed.into_iter().chain(userinfo).try_for_each(|endpoint| check_safe(endpoint))?;
             Ok(configuration)
         };
         self.0.openid.get_or_try_init(ask).await
+    }
+
+    /// The document of a server without OpenID Connect: that of RFC 8414, or of SMART.
+    async fn oauth_document(&self) -> Option<OpenIdConfiguration> {
+        if let Ok(found) = self.issuer_document("oauth-authorization-server").await {
+            return Some(found);
+        }
+        let smart = self.smart().await.ok()?.clone();
+        Some(OpenIdConfiguration {
+            issuer: smart.issuer.unwrap_or_else(|| self.profile().base_url.clone()),
+            authorization_endpoint: smart.authorization_endpoint?,
+            token_endpoint: smart.token_endpoint,
+            revocation_endpoint: smart.revocation_endpoint,
+            introspection_endpoint: smart.introspection_endpoint,
+            registration_endpoint: smart.registration_endpoint,
+            jwks_uri: smart.jwks_uri,
+            scopes_supported: smart.scopes_supported,
+            userinfo_endpoint: None,
+            device_authorization_endpoint: None,
+            end_session_endpoint: None,
+            authorization_response_iss_parameter_supported: false,
+        })
+    }
+
+    /// A document about the issuer. Discovery puts its name after the path of the issuer, RFC 8414 before it.
+    async fn issuer_document(&self, name: &str) -> Result<OpenIdConfiguration, ApiError> {
+        let base_url = &self.profile().base_url;
+        let mut url = format!("{base_url}/.well-known/{name}");
+        if name != "openid-configuration"
+            && let Ok(mut parsed) = url::Url::parse(base_url)
+        {
+            let path = parsed.path().trim_end_matches('/').to_owned();
+            parsed.set_path(&format!("/.well-known/{name}{path}"));
+            url = parsed.to_string();
+        }
+        let configuration: OpenIdConfiguration = self.call(self.http().get(&url)).await?.json(&url)?;
+        if configuration.issuer.trim_end_matches('/') != base_url {
+            let reason = format!("the issuer is '{}' and not {base_url}", configuration.issuer);
+            return Err(ApiError::Unexpected { url, reason });
+        }
+        Ok(configuration)
     }
 
     /// The endpoints for backend clients. They are read on first use.

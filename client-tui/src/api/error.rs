@@ -65,6 +65,11 @@ impl ApiError {
         matches!(self, Self::Unreachable { .. })
     }
 
+    /// Returns true if the server has nothing at the address.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused { status: StatusCode::NOT_FOUND | StatusCode::GONE, .. })
+    }
+
     /// Returns true if the token was not sent, because the address is at another host.
     pub fn is_foreign_host(&self) -> bool {
         matches!(self, Self::ForeignHost { .. })

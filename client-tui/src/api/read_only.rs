@@ -70,7 +70,7 @@ impl Api {
         let openid = self.0.openid.get();
         let published = [
             openid.map(|openid| openid.token_endpoint.as_str()),
-            openid.map(|openid| openid.userinfo_endpoint.as_str()),
+            openid.and_then(|openid| openid.userinfo_endpoint.as_deref()),
             openid.and_then(|openid| openid.device_authorization_endpoint.as_deref()),
             openid.and_then(|openid| openid.introspection_endpoint.as_deref()),
             self.0.smart.get().map(|smart| smart.token_endpoint.as_str()),

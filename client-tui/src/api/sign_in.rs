@@ -164,8 +164,12 @@ impl Api {
             .set_redirect_uri(redirect_uri.clone());
         let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
         let nonce = CsrfToken::new_random().secret().clone();
-        let (url, state) = client
-            .authorize_url(CsrfToken::new_random)
+        let mut request = client.authorize_url(CsrfToken::new_random);
+        // SMART App Launch: the server of the resources, for which the token is.
+        if self.smart().await.is_ok() {
+            request = request.add_extra_param("aud", &self.profile().fhir_base);
+        }
+        let (url, state) = request
             .add_scopes(scope.split_whitespace().map(|scope| Scope::new(scope.to_owned())))
             .add_extra_param("nonce", &nonce)
             .set_pkce_challenge(challenge)

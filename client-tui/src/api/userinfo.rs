@@ -13,7 +13,9 @@ impl Api {
     /// # Errors
     /// The error of the request, or [`ApiError::NotSignedIn`].
     pub async fn userinfo(&self, bearer: &Bearer) -> Result<Claims, ApiError> {
-        let url = &self.openid().await?.userinfo_endpoint;
+        let Some(url) = &self.openid().await?.userinfo_endpoint else {
+            return Err(ApiError::Profile("the server has no userinfo endpoint"));
+        };
         self.call(self.authorize(self.http().get(url), url, bearer).await?).await?.json(url)
     }
 }

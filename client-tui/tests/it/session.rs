@@ -103,6 +103,31 @@ async fn request_with(server: &MockServer, api: &Api, token: &str) {
     api.userinfo(&Bearer::User).await.unwrap();
 }
 
+/// RFC 8414 and SMART App Launch describe servers without OpenID Connect.
+#[tokio::test]
+async fn a_server_without_openid_connect_is_found() {
+    for document in ["/.well-known/oauth-authorization-server", "/fhir/R4/.well-known/smart-configuration"] {
+        let server = MockServer::start().await;
+        let at = |path: &str| format!("{}{path}", server.uri());
+        let found = json!({
+            "issuer": server.uri(), "authorization_endpoint": at("/authorize"), "token_endpoint": at("/token"),
+        });
+        Mock::given(path(document))
+            .respond_with(ResponseTemplate::new(200).set_body_json(found))
+            .mount(&server)
+            .await;
+        let api = api(&server, None);
+        let pending = api.begin_sign_in("http://localhost:1/callback", "openid").await.unwrap();
+        assert!(pending.url.as_str().starts_with(&at("/authorize?")), "{}", pending.url);
+        // The audience of SMART App Launch is the server of the resources.
+        let audience = pending.url.query_pairs().find(|(name, _)| name == "aud").map(|(_, value)| value);
+        let expected = document.contains("smart").then(|| at("/fhir/R4"));
+        assert_eq!(audience.as_deref(), expected.as_deref());
+        let missing = api.userinfo(&Bearer::Anonymous).await.unwrap_err();
+        assert!(missing.to_string().contains("no userinfo endpoint"), "{missing}");
+    }
+}
+
 /// A browser shows the result of the exchange, and not only that a code has arrived.
 #[tokio::test]
 async fn the_page_in_the_browser_follows_the_exchange() {
