@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use reqwest::{Request, RequestBuilder};
@@ -99,6 +99,9 @@ struct ApiInner {
     /// Hosts that the user allowed to receive the tokens of exports.
     file_hosts: std::sync::Mutex<Vec<String>>,
 }
+
+/// Maximum size of an answer in bytes. The files of an export are not read as a whole.
+const MAX_ANSWER: usize = 64 << 20;
 
 /// A response with its complete body.
 #[derive(Debug)]
@@ -248,13 +251,22 @@ impl Api {
         let request = request.build().map_err(ApiError::request)?;
         self.check_read_only(&request)?;
         let pending = self.begin(&request);
+        let url = pending.exchange.url.clone();
         let read = async {
-            let response = self.0.http.execute(request).await?;
+            let lost = |error| ApiError::unreachable(&url, &error);
+            let mut response = self.0.http.execute(request).await.map_err(lost)?;
             let (status, headers) = (response.status(), response.headers().clone());
-            let body = response.bytes().await?;
-            Ok::<_, reqwest::Error>(Answer { status, headers, body, received_at: self.now() })
+            let mut body = BytesMut::new();
+            while let Some(piece) = response.chunk().await.map_err(lost)? {
+                body.extend_from_slice(&piece);
+                if body.len() > MAX_ANSWER {
+                    let reason = format!("it has more than {} MiB; ask for less", MAX_ANSWER >> 20);
+                    return Err(ApiError::Unexpected { url: url.clone(), reason });
+                }
+            }
+            Ok(Answer { status, headers, body: body.freeze(), received_at: self.now() })
         };
-        let answer = read.await.map_err(|error| ApiError::unreachable(&pending.exchange.url, &error));
+        let answer = read.await;
         pending.end(match &answer {
             Ok(answer) => Ok(RecordedResponse::read(answer.status, &answer.headers, &answer.body)),
             Err(error) => Err(error.to_string()),

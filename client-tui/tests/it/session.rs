@@ -103,6 +103,16 @@ async fn request_with(server: &MockServer, api: &Api, token: &str) {
     api.userinfo(&Bearer::User).await.unwrap();
 }
 
+/// An answer does not fill the memory.
+#[tokio::test]
+async fn a_very_long_answer_is_refused() {
+    let server = server().await;
+    let long = ResponseTemplate::new(200).set_body_string(" ".repeat((64 << 20) + 1));
+    Mock::given(path("/userinfo")).respond_with(long).mount(&server).await;
+    let refused = api(&server, None).userinfo(&Bearer::Anonymous).await.unwrap_err();
+    assert!(refused.to_string().contains("more than 64 MiB"), "{refused}");
+}
+
 /// RFC 8414 and SMART App Launch describe servers without OpenID Connect.
 #[tokio::test]
 async fn a_server_without_openid_connect_is_found() {
