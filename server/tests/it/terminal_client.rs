@@ -66,6 +66,21 @@ impl Terminal {
         panic!("'{text}' is not on the screen:\n{}", self.screen());
     }
 
+    /// Answers a question with yes. The client ignores the first half second, so that a key is repeated until
+    /// the question has gone.
+    async fn confirm(&self) {
+        self.wait_for("Press y for").await;
+        let mut looks = tokio::time::interval(LOOK);
+        for _ in 0..LOOKS {
+            looks.tick().await;
+            if !self.screen().contains("Press y for") {
+                return;
+            }
+            self.press(&["y"]);
+        }
+        panic!("the question stays:\n{}", self.screen());
+    }
+
     /// Waits until the client has ended, and with it the session.
     async fn wait_for_end(&self) {
         let mut looks = tokio::time::interval(LOOK);
@@ -241,7 +256,7 @@ async fn a_user_signs_in_validates_exports_restarts_and_signs_out() {
     terminal.wait_for("retrying").await;
     terminal.press(&["q"]);
     terminal.wait_for("can be resumed later").await;
-    terminal.press(&["q"]);
+    terminal.confirm().await;
     terminal.wait_for_end().await;
 
     proxy.restore();
@@ -253,7 +268,8 @@ async fn a_user_signs_in_validates_exports_restarts_and_signs_out() {
     terminal.press(&["r"]);
     terminal.wait_for("Saved 440 resources, 212.7 kB").await;
     terminal.press(&["1"]);
-    terminal.press(&["o", "o"]);
+    terminal.press(&["o"]);
+    terminal.confirm().await;
     terminal.wait_for("Signed out; the token is revoked.").await;
     terminal.press(&["q"]);
     terminal.wait_for_end().await;
