@@ -9,6 +9,8 @@ use crate::api::{Api, ApiError, DevicePrompt, UserTokens};
 use crate::browser;
 use crate::loopback::{LoopbackListener, SignInResult, WaitingBrowser};
 
+/// Longest time for which the browser is not opened, because the server is asked first.
+const TRIAL: Duration = Duration::from_secs(3);
 /// Longest time for which the browser waits for the exchange of the code.
 const BROWSER_WAIT: Duration = Duration::from_secs(10);
 
@@ -66,7 +68,12 @@ pub async fn sign_in(
     let refused = |error: &dyn std::error::Error| ApiError::SignIn(error.to_string());
     let loopback =
         LoopbackListener::bind(&api.profile().redirect_host).await.map_err(|error| refused(&error))?;
-    let pending = api.begin_sign_in(&loopback.redirect_uri(), scope).await?;
+    let redirect_uri = loopback.redirect_uri();
+    let trial = api.try_authorization(&redirect_uri, scope);
+    if let Ok(Some(reason)) = tokio::time::timeout(TRIAL, trial).await {
+        return Err(ApiError::SignIn(reason));
+    }
+    let pending = api.begin_sign_in(&redirect_uri, scope).await?;
     let url = pending.url.to_string();
     let no_browser = || Err("--no-browser is set".to_owned());
     let browser = if api.profile().open_browser { browser::open(&url) } else { no_browser() };

@@ -3,6 +3,7 @@
 //! This module holds the tokens, in memory and in the token file of the profile: the model of the screens
 //! contains no token.
 
+mod authorization_trial;
 mod backend;
 mod client_auth;
 mod device;

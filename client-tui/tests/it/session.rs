@@ -34,6 +34,11 @@ async fn server() -> MockServer {
         .respond_with(ResponseTemplate::new(200).set_body_json(configuration))
         .mount(&server)
         .await;
+    let nobody = "http://localhost/callback?error=login_required";
+    Mock::given(path("/authorize"))
+        .respond_with(ResponseTemplate::new(302).insert_header("location", nobody))
+        .mount(&server)
+        .await;
     let prompt = json!({
         "device_code": "d1", "user_code": "WDJB-MJHT", "verification_uri": at("/go"),
         "verification_uri_complete": at("/go?code=WDJB-MJHT"), "expires_in": 600, "interval": 5,
@@ -101,6 +106,45 @@ async fn request_with(server: &MockServer, api: &Api, token: &str) {
         .mount(server)
         .await;
     api.userinfo(&Bearer::User).await.unwrap();
+}
+
+/// A client that the server does not know is reported before the browser opens.
+#[tokio::test]
+async fn a_sign_in_that_cannot_succeed_opens_no_browser() {
+    for (answer, expected) in [
+        (
+            ResponseTemplate::new(400).set_body_string("<h1>Unknown client</h1>"),
+            "400 Bad Request \"Unknown client\"",
+        ),
+        (
+            ResponseTemplate::new(302).insert_header(
+                "location",
+                "http://localhost/callback?error=invalid_scope&error_description=x",
+            ),
+            "invalid_scope (x)",
+        ),
+    ] {
+        let server = MockServer::start().await;
+        let at = |path: &str| format!("{}{path}", server.uri());
+        let configuration = json!({
+            "issuer": server.uri(), "authorization_endpoint": at("/authorize"), "token_endpoint": at("/token"),
+        });
+        Mock::given(path("/.well-known/openid-configuration"))
+            .respond_with(ResponseTemplate::new(200).set_body_json(configuration))
+            .mount(&server)
+            .await;
+        Mock::given(path("/authorize")).respond_with(answer).expect(1).mount(&server).await;
+        let api = api(&server, None);
+        let (_paste, pasted) = tokio::sync::mpsc::channel(1);
+        let tell = |step| panic!("{step:?}");
+        let refused = journey::sign_in(&api, "openid", Patience::ENDLESS, pasted, tell).await.unwrap_err();
+        assert!(refused.to_string().contains(expected), "{refused}");
+        let requests = server.received_requests().await.unwrap();
+        let trial = requests.iter().find(|request| request.url.path() == "/authorize").unwrap();
+        let has = |name: &str| trial.url.query_pairs().any(|(key, _)| key == name);
+        assert!(has("prompt") && has("state") && has("nonce") && has("code_challenge"), "{}", trial.url);
+        assert!(!has("request_uri") && !trial.headers.contains_key("cookie"));
+    }
 }
 
 /// An answer does not fill the memory.

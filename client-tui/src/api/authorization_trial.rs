@@ -1,0 +1,93 @@
+//! A question to the authorization endpoint before the browser opens. A browser shows a page about a wrong
+//! client or redirect URI, and the program would wait for a redirect that never comes.
+
+use http::{StatusCode, header};
+use url::Url;
+
+use super::Api;
+
+/// Errors that every user without a session gets (OpenID Connect Core 3.1.2.6).
+const EXPECTED: [&str; 4] =
+    ["login_required", "interaction_required", "consent_required", "account_selection_required"];
+/// Maximum number of characters of a page in a message.
+const MAX_TEXT: usize = 200;
+
+impl Api {
+    /// Asks for an authorization without a user (`prompt=none`), with a state, nonce and challenge of its
+    /// own and without cookies. Returns why a sign-in cannot succeed; `None` if it may, also if the server
+    /// does not answer. A code in the answer is not used.
+    pub async fn try_authorization(&self, redirect_uri: &str, scope: &str) -> Option<String> {
+        let mut url = self.begin_sign_in(redirect_uri, scope).await.ok()?.url;
+        url.query_pairs_mut().append_pair("prompt", "none");
+        let answer = self.call(self.http().get(url).header(header::ACCEPT, "text/html")).await.ok()?;
+        if answer.status.is_redirection() {
+            let location = Url::parse(answer.header("location")?).ok()?;
+            return refusal(&location);
+        }
+        if !answer.status.is_client_error() || answer.status == StatusCode::TOO_MANY_REQUESTS {
+            return None;
+        }
+        let client = self.profile().client_id.as_deref().unwrap_or_default();
+        let text = page_text(&String::from_utf8_lossy(&answer.body));
+        Some(format!(
+            "the server answers with {}{}; check that the client '{client}' is registered there, with the redirect URI \
+             {redirect_uri} (any port)",
+            answer.status,
+            if text.is_empty() { text } else { format!(" \"{text}\"") },
+        ))
+    }
+}
+
+/// The error in a redirect that says more than that nobody is signed in.
+fn refusal(location: &Url) -> Option<String> {
+    let find = |name: &str| location.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value);
+    let error = find("error").filter(|error| !EXPECTED.contains(&error.as_ref()))?;
+    let description = find("error_description").map(|text| format!(" ({text})")).unwrap_or_default();
+    Some(format!("the server refuses the request: {error}{description}"))
+}
+
+/// The visible text of a page, shortened.
+fn page_text(html: &str) -> String {
+    let mut text = String::new();
+    let mut rest = html;
+    while let Some((before, tag)) = rest.split_once('<') {
+        text.push_str(before);
+        text.push(' ');
+        let hidden = ["script", "style", "head", "svg"].iter().find(|name| {
+            tag.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
+                && !tag[name.len()..].starts_with(|c: char| c.is_ascii_alphanumeric())
+        });
+        let end = hidden.and_then(|name| tag.find(&format!("</{name}"))).map_or(tag, |end| &tag[end..]);
+        rest = end.split_once('>').map_or("", |(_, after)| after);
+    }
+    text.push_str(rest);
+    let words: Vec<_> = text.split_whitespace().collect();
+    words.join(" ").chars().take(MAX_TEXT).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_a_page_is_what_people_read() {
+        let html = "<!doctype html><html><head><title>Error</title><style>a{}</style></head>\
+                    <body><header>My server</header><h1>Unknown client</h1><script>1<2</script><p>It is not\n registered.</body>";
+        assert_eq!(page_text(html), "My server Unknown client It is not registered.");
+        assert_eq!(page_text("plain"), "plain");
+        assert_eq!(page_text("<").len(), 0);
+        assert_eq!(page_text(&"é".repeat(500)).chars().count(), MAX_TEXT);
+    }
+
+    #[test]
+    fn only_unexpected_errors_refuse_a_sign_in() {
+        let at = |query: &str| refusal(&Url::parse(&format!("http://localhost:1/callback?{query}")).unwrap());
+        assert_eq!(at("error=login_required&state=s"), None);
+        assert_eq!(at("code=c&state=s"), None);
+        let refused = at("error=invalid_scope&error_description=user%2FValueSet.rs");
+        assert_eq!(
+            refused.as_deref(),
+            Some("the server refuses the request: invalid_scope (user/ValueSet.rs)")
+        );
+    }
+}
