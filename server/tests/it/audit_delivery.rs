@@ -15,7 +15,7 @@ use trefoil_server::node::tls::load_tls;
 use wiremock::matchers::{header, path};
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
-use crate::support::{Server, have};
+use crate::support::Server;
 
 /// Ids of the events in the files of the log.
 fn recorded(server: &Server) -> BTreeSet<String> {
@@ -155,7 +155,10 @@ async fn at_the_bound_synced_refuses_and_written_drops() {
             while metric(&metrics, "trefoil_audit_dropped_bytes_total").await == 0.0 {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
-            assert!(metric(&metrics, "trefoil_audit_unsent_bytes").await < 70_000.0);
+            // The bound is compared each second.
+            while metric(&metrics, "trefoil_audit_unsent_bytes").await > 65_536.0 {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
             assert_eq!(metric(&metrics, "trefoil_audit_delivery_failed").await, 1.0);
         }
         let collector = collector_at(port).await;
@@ -198,7 +201,9 @@ fn start_rsyslog(folder: &std::path::Path, port: u16, tls: bool) -> std::process
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rsyslog_receives_events_over_tcp_and_tls() {
-    if !have("rsyslogd", "a syslog server") {
+    let version = Command::new("rsyslogd").arg("-v").output();
+    if !version.is_ok_and(|output| output.status.success()) {
+        println!("left out: a syslog server: rsyslogd is not here");
         return;
     }
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
