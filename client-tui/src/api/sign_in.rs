@@ -320,7 +320,17 @@ pub(super) fn check_id_token(
     }
     // Allows clocks that differ by a minute.
     if claims["exp"].as_i64().is_none_or(|exp| exp + 60 < now.as_second()) {
-        return Err(format!("exp is {}", claims["exp"]));
+        // The server has just issued the token, so that `iat` is its time.
+        let ahead_s = claims["iat"].as_i64().map(|iat| now.as_second() - iat).filter(|ahead| *ahead > 60);
+        return Err(match ahead_s {
+            Some(seconds) => {
+                let (hours, minutes) = (seconds / 3600, seconds % 3600 / 60);
+                format!(
+                    "this machine is {hours} h {minutes} min ahead of the server; correct one of the clocks"
+                )
+            }
+            None => format!("exp is {}", claims["exp"]),
+        });
     }
     claims["sub"].as_str().map(str::to_owned).ok_or_else(|| "sub is missing".to_owned())
 }
@@ -406,6 +416,10 @@ mod tests {
         check_claims(with("iss", "https://evil.example".into()), Err("iss is \"https://evil.example\""));
         check_claims(with("nonce", Value::Null), Err("nonce differs"));
         check_claims(with("exp", 939.into()), Err("exp is 939"));
+        let mut late = with("exp", (-6_500).into());
+        late["iat"] = (-6_800).into();
+        let why = "this machine is 2 h 10 min ahead of the server; correct one of the clocks";
+        check_claims(late, Err(why));
         check_claims(with("sub", Value::Null), Err("sub is missing"));
         assert_eq!(
             check_id_token("x", "i", "c", Some("n"), Timestamp::UNIX_EPOCH),
