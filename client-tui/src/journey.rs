@@ -66,8 +66,8 @@ pub async fn sign_in(
     tell: impl Fn(Step),
 ) -> Result<UserTokens, ApiError> {
     let refused = |error: &dyn std::error::Error| ApiError::SignIn(error.to_string());
-    let loopback =
-        LoopbackListener::bind(&api.profile().redirect_host).await.map_err(|error| refused(&error))?;
+    let (host, path) = (&api.profile().redirect_host, &api.profile().redirect_path);
+    let loopback = LoopbackListener::bind(host, path).await.map_err(|error| refused(&error))?;
     let redirect_uri = loopback.redirect_uri();
     let trial = api.try_authorization(&redirect_uri, scope);
     if let Ok(Some(reason)) = tokio::time::timeout(TRIAL, trial).await {

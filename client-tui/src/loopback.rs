@@ -11,8 +11,6 @@ use tokio::sync::mpsc;
 
 use crate::api::{BadRedirect, PendingSignIn};
 
-/// Path of the registered redirect URI of the client.
-const PATH: &str = "/callback";
 /// Maximum size of a request head, in bytes. A request with code, state and issuer is far shorter.
 const HEAD_LIMIT: usize = 16 * 1024;
 /// Time after which a silent connection is closed. Browsers open connections that they do not use.
@@ -26,24 +24,26 @@ pub struct LoopbackListener {
     v6: Option<TcpListener>,
     port: u16,
     host: String,
+    path: String,
 }
 
 impl LoopbackListener {
-    /// Listens on a free port. `host` is the host of the redirect URI, `localhost` or `127.0.0.1`.
+    /// Listens on a free port. `host` is the host of the redirect URI, `localhost` or `127.0.0.1`, and `path`
+    /// its path.
     ///
     /// # Errors
     /// The error of the operating system.
-    pub async fn bind(host: &str) -> io::Result<Self> {
+    pub async fn bind(host: &str, path: &str) -> io::Result<Self> {
         let v4 = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = v4.local_addr()?.port();
         // If the port is in use on `::1`, browsers fall back to 127.0.0.1.
         let v6 = TcpListener::bind((Ipv6Addr::LOCALHOST, port)).await.ok();
-        Ok(Self { v4, v6, port, host: host.to_owned() })
+        Ok(Self { v4, v6, port, host: host.to_owned(), path: path.to_owned() })
     }
 
     /// The redirect URI of this sign-in.
     pub fn redirect_uri(&self) -> String {
-        format!("http://{}:{}{PATH}", self.host, self.port)
+        format!("http://{}:{}{}", self.host, self.port, self.path)
     }
 
     /// Waits for a response of the browser that has a code or ends the sign-in. A browser with a code waits
@@ -61,7 +61,7 @@ impl LoopbackListener {
                     }
                 }
                 Some((stream, target)) = requests.recv() => {
-                    let Some(query) = target.strip_prefix(PATH).and_then(|rest| rest.strip_prefix('?')) else {
+                    let Some(query) = target.strip_prefix(self.path.as_str()).and_then(|rest| rest.strip_prefix('?')) else {
                         tokio::spawn(answer(stream, "404 Not Found", page("This page does not exist", "")));
                         continue;
                     };

@@ -80,6 +80,9 @@ pub struct ProfileArgs {
     /// Host of the redirect URI [default: localhost]
     #[arg(long, global = true, value_name = "HOST", value_parser = ["localhost", "127.0.0.1"])]
     pub redirect_host: Option<String>,
+    /// Path of the redirect URI [default: /callback]
+    #[arg(long, global = true, value_name = "PATH", value_parser = redirect_path)]
+    pub redirect_path: Option<String>,
     /// client_id for requests without a user (SMART Backend Services)
     #[arg(long, global = true, value_name = "ID")]
     pub backend_client: Option<String>,
@@ -101,6 +104,15 @@ pub struct ProfileArgs {
     /// Print the sign-in address instead of opening a browser
     #[arg(long, global = true)]
     pub no_browser: bool,
+}
+
+/// Parses the path of a redirect URI.
+fn redirect_path(text: &str) -> Result<String, String> {
+    let is_part = |c: char| c.is_ascii_graphic() && !matches!(c, '?' | '#');
+    if text.starts_with('/') && text.chars().all(is_part) {
+        return Ok(text.to_owned());
+    }
+    Err("a path begins with a slash and has neither a query nor blanks, such as /callback".to_owned())
 }
 
 impl ProfileArgs {
@@ -126,6 +138,7 @@ impl ProfileArgs {
             ("client-secret-file", path(&self.client_secret_file)),
             ("client-key", path(&self.client_key)),
             ("redirect-host", self.redirect_host.clone()),
+            ("redirect-path", self.redirect_path.clone()),
             ("backend-client", self.backend_client.clone()),
             ("backend-key", path(&self.backend_key)),
             ("backend-alg", self.backend_alg.clone()),

@@ -35,6 +35,9 @@ pub struct ProfileSettings {
     /// Host of the redirect URI: `localhost` or `127.0.0.1`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redirect_host: Option<String>,
+    /// Path of the redirect URI, with its slash.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redirect_path: Option<String>,
     /// Scopes of a sign-in, separated by spaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
@@ -65,6 +68,7 @@ impl From<&ProfileArgs> for ProfileSettings {
             client_secret_file: args.client_secret_file.clone(),
             client_key: args.client_key.clone(),
             redirect_host: args.redirect_host.clone(),
+            redirect_path: args.redirect_path.clone(),
             scope: None,
             backend_client: args.backend_client.clone(),
             backend_key: args.backend_key.clone(),
@@ -98,6 +102,7 @@ impl ProfileSettings {
             client_secret_file: self.client_secret_file.or(other.client_secret_file),
             client_key: self.client_key.or(other.client_key),
             redirect_host: self.redirect_host.or(other.redirect_host),
+            redirect_path: self.redirect_path.or(other.redirect_path),
             scope: self.scope.or(other.scope),
             backend_client: self.backend_client.or(other.backend_client),
             backend_key: self.backend_key.or(other.backend_key),

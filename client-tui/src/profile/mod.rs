@@ -84,6 +84,7 @@ impl Profile {
             client_credential: None,
             scope: USER_SCOPE.to_owned(),
             redirect_host: "localhost".to_owned(),
+            redirect_path: "/callback".to_owned(),
             token_file: None,
             shared_token_file: None,
             backend: None,
@@ -118,6 +119,9 @@ impl Profile {
         }
         if let Some(host) = &settings.redirect_host {
             self.redirect_host.clone_from(host);
+        }
+        if let Some(path) = &settings.redirect_path {
+            self.redirect_path.clone_from(path);
         }
         if let Some(scope) = &settings.backend_scope {
             self.backend_scope.clone_from(scope);

@@ -23,6 +23,8 @@ pub struct Profile {
     pub scope: String,
     /// Host of the redirect URI: `localhost` or `127.0.0.1`.
     pub redirect_host: String,
+    /// Path of the redirect URI, with its slash.
+    pub redirect_path: String,
     /// File that keeps the tokens of the user; `None` to keep them in memory only.
     pub token_file: Option<PathBuf>,
     /// File in which earlier versions kept the tokens for all profiles of this server. It is not read.
