@@ -1,5 +1,7 @@
 //! `trefoil check`: compares what is stored with what should be there, and says what to do.
 
+use std::time::{Duration, Instant};
+
 use anyhow::Result;
 use resources::check::check_store;
 use serde::Serialize;
@@ -11,6 +13,10 @@ use super::services::AdminServices;
 use crate::config::Config;
 use crate::config::restart_settings::RestartSettings;
 use crate::node::saved_indexes::SavedIndexes;
+
+/// Time between two events of progress, which are lines in the log of a timer. Unlike an import, a check has
+/// nothing to acknowledge.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A part of the server that was checked.
 #[derive(Debug, Serialize)]
@@ -96,7 +102,13 @@ fn check_certificate(services: &AdminServices<'_>) -> CheckedPart {
 async fn check_resources(services: &AdminServices<'_>, events: EventSink<'_>) -> CheckedPart {
     const PART: &str = "store";
     let store = services.resources.store();
-    let progress = |versions| events(CommandEvent::Progress(format!("{versions} versions")));
+    let mut last = Instant::now();
+    let progress = |versions| {
+        if last.elapsed() >= PROGRESS_INTERVAL {
+            last = Instant::now();
+            events(CommandEvent::Progress(format!("{versions} versions")));
+        }
+    };
     let check = match check_store(store, services.resources.fhir_base(), progress).await {
         Ok(check) => check,
         Err(error) => return CheckedPart::failed(PART, format!("{error}; restore a backup")),

@@ -1,8 +1,7 @@
 //! Prints the events of a command: as lines, and on a terminal also as a progress bar.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use command_line::text::printable;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -22,12 +21,7 @@ pub struct Console {
     quiet: bool,
     /// Progress bar. `None` if standard error is not a terminal.
     bar: Option<ProgressBar>,
-    /// Time of the last line of progress without a bar.
-    last_progress: Mutex<Option<Instant>>,
 }
-
-/// Least time between two lines of progress where there is no bar, such as in the log of a timer.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Console {
     /// Creates a console on the standard output and standard error of this process.
@@ -37,7 +31,7 @@ impl Console {
             bar.enable_steady_tick(Duration::from_millis(120));
             bar
         });
-        Self { json, quiet, bar, last_progress: Mutex::default() }
+        Self { json, quiet, bar }
     }
 
     /// Prints an event.
@@ -59,14 +53,9 @@ impl Console {
             (CommandEvent::Line(line), Some(bar)) => bar.suspend(|| print_line(&line)),
             (CommandEvent::Trouble(line), Some(bar)) => bar.suspend(|| eprintln!("{}", printable(&line))),
             (CommandEvent::Line(line), None) => print_line(&line),
-            (CommandEvent::Progress(line), None) => {
-                let mut last = self.last_progress.lock().unwrap_or_else(PoisonError::into_inner);
-                if last.is_none_or(|last| last.elapsed() >= PROGRESS_INTERVAL) {
-                    *last = Some(Instant::now());
-                    eprintln!("{}", printable(&line));
-                }
+            (CommandEvent::Progress(line) | CommandEvent::Trouble(line), None) => {
+                eprintln!("{}", printable(&line))
             }
-            (CommandEvent::Trouble(line), None) => eprintln!("{}", printable(&line)),
             // Records are lines here.
             (CommandEvent::Reading { .. }, None)
             | (CommandEvent::Exit(_) | CommandEvent::Record { .. }, _) => {}

@@ -19,8 +19,8 @@ pub enum CommandEvent {
         /// The same facts.
         json: Value,
     },
-    /// Durable progress. On a terminal, one line is updated; in a pipe, standard error has a line of it every
-    /// ten seconds.
+    /// Durable progress. On a terminal, one line is updated; in a pipe, each event is a line of standard
+    /// error.
     Progress(String),
     /// Progress of reading. It is shown as a bar on a terminal, and not shown in a pipe.
     Reading {
