@@ -9,6 +9,7 @@
 //! | [`request_log`] | the requests that have a line in the log |
 //! | [`request_metrics`] | counts and durations of requests |
 //! | [`server_log`] | the log on standard error, or in files |
+//! | [`otlp`] | what spans and audit events share in the JSON form of OTLP |
 //! | [`traces`] | spans of requests for a collector of OpenTelemetry |
 //! | [`newest`] | the newest entries of something without end |
 //! | [`minute_counts`] | counts of the events that strangers can cause without limit |
@@ -18,6 +19,7 @@ pub mod append_log;
 pub mod audit;
 pub mod minute_counts;
 pub mod newest;
+pub mod otlp;
 pub mod recent_errors;
 pub mod refusal_log;
 pub mod request_log;

@@ -16,6 +16,8 @@ use identity::Random;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::records::otlp::{resource, text};
+
 /// The header with the parent of a request.
 pub const TRACEPARENT: &str = "traceparent";
 /// Maximum number of spans that wait; further ones are counted and dropped.
@@ -133,10 +135,6 @@ impl EndedRequest<'_> {
     }
 }
 
-fn text(key: &str, value: &str) -> Value {
-    json!({ "key": key, "value": { "stringValue": value } })
-}
-
 /// The collector, and the spans that wait for it.
 pub struct Traces {
     /// Address for traces; `None` if there is no collector.
@@ -212,14 +210,9 @@ impl Traces {
         if spans.is_empty() {
             return None;
         }
-        let resource = [
-            text("service.name", "trefoil"),
-            text("service.version", env!("CARGO_PKG_VERSION")),
-            text("service.instance.id", &self.node),
-        ];
         let scope = json!({ "name": "trefoil" });
         let body = json!({ "resourceSpans": [{
-            "resource": { "attributes": resource },
+            "resource": resource(&self.node),
             "scopeSpans": [{ "scope": scope, "spans": spans }],
         }] });
         let request = Request::post(collector).header(CONTENT_TYPE, "application/json");

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::outcome::{Delivered, DeliveryError};
 use crate::config::audit::HiddenText;
 use crate::node::outbound::HttpCaller;
+use crate::records::otlp::{resource, text};
 
 /// Longest time for one request.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -84,14 +85,9 @@ fn rejected(answer: &[u8]) -> Option<(u64, String)> {
 }
 
 fn body(node: &str, lines: &[String]) -> Value {
-    let resource = [
-        text("service.name", "trefoil"),
-        text("service.version", env!("CARGO_PKG_VERSION")),
-        text("service.instance.id", node),
-    ];
     let records: Vec<_> = lines.iter().map(|line| record(line)).collect();
     json!({ "resourceLogs": [{
-        "resource": { "attributes": resource },
+        "resource": resource(node),
         "scopeLogs": [{ "scope": { "name": "trefoil.audit" }, "logRecords": records }],
     }] })
 }
@@ -125,10 +121,6 @@ fn record(line: &str) -> Value {
         "body": { "stringValue": line },
         "attributes": attributes,
     })
-}
-
-fn text(key: &str, value: &str) -> Value {
-    json!({ "key": key, "value": { "stringValue": value } })
 }
 
 #[cfg(test)]
