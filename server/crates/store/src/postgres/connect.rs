@@ -8,12 +8,11 @@ use deadpool::managed::{Pool, PoolError};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_postgres::Row;
-use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::connection::{Connection, ConnectionManager, PooledConnection};
 use super::database_url::{DatabaseUrl, bad_url};
-use super::failure::{failure, too_late, unavailable};
+use super::failure::{failure, is_connection_end, too_late, unavailable};
 use super::limits::DatabaseLimits;
 use super::presence::Presence;
 use super::write_fault::WriteFault;
@@ -234,6 +233,5 @@ impl Database {
 
 /// Returns whether a statement failed because its connection has ended.
 pub(super) fn is_ended(connection: &PooledConnection, error: &tokio_postgres::Error) -> bool {
-    let ended = [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN];
-    connection.is_closed() || error.is_closed() || error.code().is_some_and(|code| ended.contains(code))
+    connection.is_closed() || is_connection_end(error)
 }

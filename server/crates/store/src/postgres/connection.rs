@@ -11,7 +11,7 @@ use tokio_postgres::{Client, Config};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::database_url::{DatabaseUrl, TlsFiles};
-use super::failure::failure;
+use super::failure::{failure, is_connection_end};
 use super::hosts::{DatabaseHost, HostChoice, HostError, hosts};
 use super::limits::DatabaseLimits;
 use super::tls;
@@ -65,8 +65,7 @@ impl ConnectError {
 
     /// Returns whether the database has ended the connection at once, so that the next one may work.
     pub fn is_ended(&self) -> bool {
-        let Self::Postgres(error) = self else { return false };
-        error.is_closed() || error.code() == Some(&SqlState::ADMIN_SHUTDOWN)
+        matches!(self, Self::Postgres(error) if is_connection_end(error))
     }
 }
 

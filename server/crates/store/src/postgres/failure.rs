@@ -1,6 +1,7 @@
 //! Failures of the database as store errors.
 
 use std::error::Error as _;
+use std::io::ErrorKind;
 
 use tokio_postgres::error::SqlState;
 
@@ -55,6 +56,17 @@ pub(super) fn is_passing(code: &SqlState) -> bool {
     ];
     // Class 08 is a connection exception. PgBouncer reports a lost server with it.
     passing.contains(code) || code.code().starts_with("08")
+}
+
+/// Returns whether an error means that the connection has ended. If the database ends a connection while it
+/// is being made, the socket reports that, and not a message of the database.
+pub(super) fn is_connection_end(error: &tokio_postgres::Error) -> bool {
+    let codes = [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN];
+    let kinds = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe, ErrorKind::UnexpectedEof];
+    let of_socket = error.source().and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    error.is_closed()
+        || error.code().is_some_and(|code| codes.contains(code))
+        || of_socket.is_some_and(|error| kinds.contains(&error.kind()))
 }
 
 /// The text of an error with its causes.
