@@ -19,6 +19,24 @@ pub fn have_browser() -> bool {
     have("chromedriver", "the browser") && have("chromium", "the browser")
 }
 
+/// Starts chromedriver, and returns its port. It needs the same port of IPv4 and IPv6, and ends if another
+/// program has one of them; the next attempt chooses another port.
+fn start_chromedriver() -> (Child, u16) {
+    for _ in 0..5 {
+        let mut command = Command::new("chromedriver");
+        let mut child = command.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let port = lines.map_while(Result::ok).find_map(|line| {
+            line.split("successfully on port ").nth(1)?.trim_end_matches('.').parse::<u16>().ok()
+        });
+        match port {
+            Some(port) => return (child, port),
+            None => drop(child.wait()),
+        }
+    }
+    panic!("chromedriver found no port in five attempts");
+}
+
 /// A browser with the chromedriver process that controls it.
 pub struct Driver {
     child: Child,
@@ -30,19 +48,7 @@ impl Driver {
     /// Starts chromedriver on a free port, and one browser.
     pub async fn start() -> Self {
         drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
-        let mut child = Command::new("chromedriver")
-            .arg("--port=0")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let port = lines
-            .map_while(Result::ok)
-            .find_map(|line| {
-                line.split("successfully on port ").nth(1)?.trim_end_matches('.').parse::<u16>().ok()
-            })
-            .expect("chromedriver prints its port");
+        let (child, port) = start_chromedriver();
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         let mut driver = Self { child, base: format!("http://127.0.0.1:{port}"), http };
         let options = json!({ "capabilities": { "alwaysMatch": {
