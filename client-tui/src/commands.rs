@@ -8,6 +8,9 @@ use crate::model::{Model, ResourceDetail, Screen, SignInState, matching_question
 /// Maximum number of earlier questions in the palette.
 const QUESTIONS: usize = 20;
 
+const NO_CLIENT: &str = "the profile does not name a client for signing in users";
+const NO_CONCEPT: &str = "no concept is selected";
+
 /// An entry of the palette.
 #[derive(Clone, Debug)]
 pub enum Command {
@@ -59,7 +62,7 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
         Action::Send | Action::SignInOnDevice
             if model.screen == Screen::SignIn && model.about.client_id.is_none() =>
         {
-            Some("the profile does not name a client for signing in users")
+            Some(NO_CLIENT)
         }
         Action::SignInOnDevice
             if !matches!(model.sign_in.state, SignInState::Out | SignInState::Failed(_)) =>
@@ -118,14 +121,26 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
             Screen::Export => Some("there is no export"),
             _ => Some("no question was sent"),
         },
-        Action::OpenInTree if model.codes.concept_in_hierarchy().is_none() => {
+        Action::ValidateConcept | Action::SubsumesConcept if model.home.selected_concept().is_none() => {
+            Some(NO_CONCEPT)
+        }
+        Action::OpenInTree | Action::CompareServers
+            if model.screen == Screen::Home && model.home.selected_concept().is_none() =>
+        {
+            Some(NO_CONCEPT)
+        }
+        Action::SignIn if signed_in => Some("a user is signed in"),
+        Action::SignIn if model.about.client_id.is_none() => Some(NO_CLIENT),
+        Action::OpenInTree
+            if model.screen == Screen::Codes && model.codes.concept_in_hierarchy().is_none() =>
+        {
             Some("the form names no code of a code system")
         }
         Action::OpenBatch if model.batch.open => Some("the batch is open"),
         Action::ShowFailures if !model.batch.open => Some("no batch is open"),
         Action::StopBatch if !model.batch.is_running() => Some("no batch is running"),
         Action::NextOperation | Action::PreviousOperation | Action::OpenInTree | Action::CompareServers
-            if model.batch.open =>
+            if model.screen == Screen::Codes && model.batch.open =>
         {
             Some("the batch is open; Esc closes it")
         }

@@ -1,15 +1,12 @@
 //! Checks of a server from the point of view of a client: addresses, keys, clock, browsers, capabilities.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use jiff::Timestamp;
-use jiff::fmt::rfc2822;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::api::{Answer, Api, ApiError};
+use crate::clock::{clock_differs, clock_sentence};
 
-/// Maximum difference between the clocks that servers usually tolerate, in seconds.
-const CLOCK_TOLERANCE_S: i64 = 60;
 /// Origin of the imaginary browser application.
 const ORIGIN: &str = "https://app.example";
 
@@ -40,7 +37,7 @@ pub async fn examine(api: &Api) -> Vec<Finding> {
     if discovery.is_err() {
         return findings;
     }
-    findings.push(clock_skew(&discovery, api.now()));
+    findings.push(clock_skew(&discovery));
     findings.push(discovery_document(api).await);
     findings.push(key_set(api).await);
     let smart = get(api, &format!("{fhir_base}/.well-known/smart-configuration"), true).await;
@@ -86,23 +83,16 @@ fn transport(base_url: &str, answer: &Result<Answer, ApiError>) -> Finding {
     }
 }
 
-fn clock_skew(answer: &Result<Answer, ApiError>, now: Timestamp) -> Finding {
+fn clock_skew(answer: &Result<Answer, ApiError>) -> Finding {
     const SUBJECT: &str = "clock";
-    let date = answer.as_ref().ok().and_then(|answer| answer.header("date"));
-    let date = date.and_then(|text| rfc2822::parse(text).ok()).map(|date| date.timestamp());
-    let Some(date) = date else {
+    let Some(skew_s) = answer.as_ref().ok().and_then(Answer::clock_skew_s) else {
         return finding(SUBJECT, FindingStatus::Warning, "the server sends no Date header");
     };
-    let skew_s = now.as_second() - date.as_second();
-    if skew_s.abs() > CLOCK_TOLERANCE_S {
-        let direction = if skew_s > 0 { "ahead of" } else { "behind" };
-        let detail = format!(
-            "this machine is {} s {direction} the server; tokens and client assertions may be rejected",
-            skew_s.abs()
-        );
+    if clock_differs(skew_s) {
+        let detail = format!("{}; tokens and client assertions may be rejected", clock_sentence(skew_s));
         return finding(SUBJECT, FindingStatus::Failed, detail);
     }
-    finding(SUBJECT, FindingStatus::Ok, format!("the clocks differ by {} s", skew_s.abs()))
+    finding(SUBJECT, FindingStatus::Ok, clock_sentence(skew_s))
 }
 
 async fn discovery_document(api: &Api) -> Finding {

@@ -6,9 +6,10 @@ use jiff::Timestamp;
 use ratatui::crossterm::event::{KeyEvent, MouseEvent};
 
 use crate::api::{
-    Bearer, Claims, ConceptSearch, ExpandQuery, ExpandedCode, Expansion, HierarchyConcept, HierarchyPath,
-    HierarchyQuery, LookupAnswer, LookupQuery, PathQuery, RawRequest, RecordedExchange, SignedInSession,
-    SubsumesAnswer, SubsumesQuery, TokenInspection, TokenKind, ValidateCode, ValidationAnswer,
+    Bearer, Claims, ConceptPlace, ConceptSearch, ContentKind, ContentList, ExpandQuery, ExpandedCode,
+    Expansion, HierarchyConcept, HierarchyPath, HierarchyQuery, LookupAnswer, LookupQuery, PathQuery,
+    RawRequest, RecordedExchange, ServerSummary, SignedInSession, SubsumesAnswer, SubsumesQuery,
+    TokenInspection, TokenKind, ValidateCode, ValidationAnswer,
 };
 use crate::batch::{BatchDefaults, BatchResult};
 use crate::export::registry::RegisteredExport;
@@ -81,6 +82,8 @@ pub enum Message {
     },
     /// Answer to a question of the hierarchy browser.
     Tree(u64, TreeAnswer),
+    /// Answer to a question of the Home screen.
+    Home(u64, HomeAnswer),
     /// Progress of the batch with this id.
     Batch(u64, BatchEvent),
     /// Questions that were sent before, the newest first.
@@ -179,6 +182,17 @@ pub enum TreeAnswer {
     Search(Answered<Vec<ExpandedCode>>),
 }
 
+/// The answer to a question of the Home screen.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the types describe the answers")]
+pub enum HomeAnswer {
+    List(ContentKind, Answered<ContentList>),
+    Summary(Answered<ServerSummary>),
+    /// The concepts that were found in the code system with this URL.
+    Found(String, Answered<Vec<ExpandedCode>>),
+    Place(Answered<ConceptPlace>),
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BatchEvent {
     /// The file was read; it has this number of rows.
@@ -215,6 +229,21 @@ pub enum RuntimeEffect {
     Tree(u64, TreeQuestion, Bearer),
     /// Ends the search for the text that was typed.
     CancelSearch,
+    /// Asks for everything that the Home screen lists. Groups have the token of exports.
+    Contents {
+        id: u64,
+        bearer: Bearer,
+        groups_bearer: Bearer,
+    },
+    /// Searches code systems for the text that is being typed. It replaces an earlier search.
+    SearchSystems {
+        id: u64,
+        text: String,
+        systems: Vec<String>,
+        bearer: Bearer,
+    },
+    /// Asks for the place of the selected concept. It replaces an earlier question.
+    Place(u64, HierarchyQuery, Bearer),
     /// Validates the codes of a file. It replaces an earlier batch.
     StartBatch {
         id: u64,

@@ -4,6 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the titles describe the screens")]
 pub enum Screen {
+    Home,
     SignIn,
     Codes,
     Tree,
@@ -15,13 +16,23 @@ pub enum Screen {
 }
 
 impl Screen {
-    pub const EVERY: [Self; 7] =
-        [Self::SignIn, Self::Codes, Self::Tree, Self::Export, Self::Requests, Self::Help, Self::Files];
-    pub const ALL: [Self; 6] =
-        [Self::SignIn, Self::Codes, Self::Tree, Self::Export, Self::Requests, Self::Help];
+    pub const EVERY: [Self; 8] = [
+        Self::Home,
+        Self::SignIn,
+        Self::Codes,
+        Self::Tree,
+        Self::Export,
+        Self::Requests,
+        Self::Help,
+        Self::Files,
+    ];
+    /// The screens with a tab. The key of each one is its index.
+    pub const ALL: [Self; 7] =
+        [Self::Home, Self::SignIn, Self::Codes, Self::Tree, Self::Export, Self::Requests, Self::Help];
 
     pub fn title(self) -> &'static str {
         match self {
+            Self::Home => "Home",
             Self::SignIn => "Sign-in",
             Self::Codes => "Codes",
             Self::Tree => "Tree",

@@ -310,7 +310,10 @@ impl Api {
             return Ok(response);
         }
         let body = response.bytes().await.unwrap_or_default();
-        Err(ApiError::refused(url, &Answer { status, headers, body, received_at: self.now() }))
+        Err(ApiError::refused(
+            url,
+            &Answer { status, headers, body, received_at: self.now(), certificate_ends_at: None },
+        ))
     }
 
     /// Cancels an export, or deletes its files if it is completed.
@@ -414,7 +417,13 @@ mod tests {
             headers.insert("retry-after", header.parse().unwrap());
         }
         let received_at = "1994-11-06T08:49:37Z".parse().unwrap();
-        let answer = Answer { status: StatusCode::ACCEPTED, headers, body: Bytes::new(), received_at };
+        let answer = Answer {
+            status: StatusCode::ACCEPTED,
+            headers,
+            body: Bytes::new(),
+            received_at,
+            certificate_ends_at: None,
+        };
         assert_eq!(retry_after_s(&answer), expected, "{header:?}");
     }
 

@@ -6,6 +6,7 @@
 mod authorization_trial;
 mod backend;
 mod client_auth;
+mod contents;
 mod device;
 mod discovery;
 mod error;
@@ -32,9 +33,11 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
+use jiff::fmt::rfc2822;
 use reqwest::{Request, RequestBuilder};
 use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 pub use self::token_kind::TokenKind;
 pub use self::user_tokens::{SignedInSession, UserTokens};
@@ -42,6 +45,7 @@ use crate::clock::ClientClock;
 use crate::exact_json;
 use crate::profile::Profile;
 pub use backend::{BackendToken, client_assertion};
+pub use contents::{ConceptPlace, ContentEntry, ContentKind, ContentList, ServerSummary};
 pub use device::{DevicePrompt, PendingDeviceSignIn};
 pub(crate) use discovery::check_safe;
 pub use discovery::{OpenIdConfiguration, SmartConfiguration};
@@ -111,6 +115,8 @@ pub struct Answer {
     pub headers: HeaderMap,
     pub body: Bytes,
     pub received_at: Timestamp,
+    /// End of the validity of the server's certificate, if TLS was used.
+    pub certificate_ends_at: Option<Timestamp>,
 }
 
 impl Api {
@@ -142,6 +148,7 @@ impl Api {
         let mut http = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("trefoil-tui/", env!("CARGO_PKG_VERSION")))
+            .tls_info(true)
             .connect_timeout(Duration::from_secs(10))
             .read_timeout(Duration::from_secs(60));
         if let Some(ca) = &profile.ca {
@@ -257,6 +264,7 @@ impl Api {
             let lost = |error| ApiError::unreachable(&url, &error);
             let mut response = self.0.http.execute(request).await.map_err(lost)?;
             let (status, headers) = (response.status(), response.headers().clone());
+            let certificate_ends_at = certificate_end(&response);
             let mut body = BytesMut::new();
             while let Some(piece) = response.chunk().await.map_err(lost)? {
                 body.extend_from_slice(&piece);
@@ -265,7 +273,7 @@ impl Api {
                     return Err(ApiError::Unexpected { url: url.clone(), reason });
                 }
             }
-            Ok(Answer { status, headers, body: body.freeze(), received_at: self.now() })
+            Ok(Answer { status, headers, body: body.freeze(), received_at: self.now(), certificate_ends_at })
         };
         let answer = read.await;
         pending.end(match &answer {
@@ -320,7 +328,20 @@ impl Drop for PendingExchange<'_> {
     }
 }
 
+/// The end of the validity of the certificate that came with a response.
+fn certificate_end(response: &reqwest::Response) -> Option<Timestamp> {
+    let certificate = response.extensions().get::<reqwest::tls::TlsInfo>()?.peer_certificate()?;
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
+}
+
 impl Answer {
+    /// Seconds by which the clock of this machine is ahead of the `Date` of the response.
+    pub fn clock_skew_s(&self) -> Option<i64> {
+        let date = rfc2822::parse(self.header("date")?).ok()?.timestamp();
+        Some(self.received_at.as_second() - date.as_second())
+    }
+
     /// The value of a header, if the value is text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())

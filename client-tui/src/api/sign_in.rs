@@ -23,6 +23,7 @@ use url::{Url, form_urlencoded};
 
 use super::user_tokens::UserTokens;
 use super::{Api, ApiError};
+use crate::clock::clock_sentence;
 use crate::profile::ClientCredential;
 
 /// A request of the `oauth2` crate in progress.
@@ -323,12 +324,7 @@ pub(super) fn check_id_token(
         // The server has just issued the token, so that `iat` is its time.
         let ahead_s = claims["iat"].as_i64().map(|iat| now.as_second() - iat).filter(|ahead| *ahead > 60);
         return Err(match ahead_s {
-            Some(seconds) => {
-                let (hours, minutes) = (seconds / 3600, seconds % 3600 / 60);
-                format!(
-                    "this machine is {hours} h {minutes} min ahead of the server; correct one of the clocks"
-                )
-            }
+            Some(seconds) => format!("{}; correct one of the clocks", clock_sentence(seconds)),
             None => format!("exp is {}", claims["exp"]),
         });
     }

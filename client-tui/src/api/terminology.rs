@@ -10,7 +10,8 @@ use crate::exact_json;
 /// Parameters of `ValueSet/$validate-code`. Empty values are not sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ValidateCode {
-    /// Canonical URL of the value set.
+    /// Canonical URL of the value set. Without it and without an id, the code is validated in its code
+    /// system.
     pub url: String,
     /// Id of the value set, for a request at instance level.
     pub id: String,
@@ -20,10 +21,17 @@ pub struct ValidateCode {
     pub display: String,
 }
 
+impl ValidateCode {
+    /// Returns whether the question names no value set, but only a code system.
+    pub fn is_about_system(&self) -> bool {
+        self.url.is_empty() && self.id.is_empty()
+    }
+}
+
 /// Response to [`ValidateCode`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ValidationAnswer {
-    /// Whether the code is a member of the value set.
+    /// Whether the code is a member of the value set, or a code of the code system.
     pub result: bool,
     pub display: Option<String>,
     /// Reason for a negative result, or a warning.
@@ -185,16 +193,18 @@ impl Api {
         query: &ValidateCode,
         bearer: &Bearer,
     ) -> Result<ValidationAnswer, ApiError> {
+        let (kind, system) =
+            if query.is_about_system() { ("CodeSystem", "url") } else { ("ValueSet", "system") };
         let typed = [
             ("url", "valueUri", &query.url),
-            ("system", "valueUri", &query.system),
+            (system, "valueUri", &query.system),
             ("code", "valueCode", &query.code),
             ("display", "valueString", &query.display),
         ];
         let parameter = |(name, kind, value): (&str, &str, &String)| json!({ "name": name, kind: value });
         let parameters: Vec<Value> =
             typed.into_iter().filter(|(_, _, value)| !value.is_empty()).map(parameter).collect();
-        let url = self.operation("ValueSet", &query.id, "$validate-code")?;
+        let url = self.operation(kind, &query.id, "$validate-code")?;
         let body = json!({ "resourceType": "Parameters", "parameter": parameters }).to_string();
         let request = self.http().post(&url).header("content-type", "application/fhir+json").body(body);
         let answer = self.ask(request, &url, bearer).await?;

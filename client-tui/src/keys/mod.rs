@@ -18,6 +18,7 @@ use crate::screen::Screen;
 pub enum Action {
     Quit,
     Help,
+    OpenHome,
     OpenSignIn,
     OpenCodes,
     OpenTree,
@@ -29,6 +30,11 @@ pub enum Action {
     NextField,
     PreviousField,
     Send,
+    SearchEverything,
+    ValidateConcept,
+    SubsumesConcept,
+    SignIn,
+    Reload,
     Leave,
     Erase,
     EraseAfter,
@@ -131,7 +137,8 @@ pub struct KeyTable {
 }
 
 const FORMS: &[Screen] = &[Screen::SignIn, Screen::Codes, Screen::Tree, Screen::Export];
-const LISTS: &[Screen] = &[Screen::Codes, Screen::Tree, Screen::Export, Screen::Requests];
+const LISTS: &[Screen] = &[Screen::Home, Screen::Codes, Screen::Tree, Screen::Export, Screen::Requests];
+const SEARCHES: &[Screen] = &[Screen::Home, Screen::Codes, Screen::Tree];
 const TERMINOLOGY: &[Screen] = &[Screen::Codes, Screen::Tree];
 
 /// A row. `keys` are separated by commas.
@@ -155,6 +162,12 @@ fn standard_rows() -> Vec<KeyRow> {
     use Action::*;
     use When::*;
     vec![
+        row("/", "search everything that the server has", Browsing, &[Screen::Home], Some("search"), SearchEverything),
+        row("Enter", "open the selected concept, code system, value set or group", Always, &[Screen::Home], Some("open"), Send),
+        row("v", "validate the selected concept", Browsing, &[Screen::Home], Some("validate"), ValidateConcept),
+        row("u", "choose two concepts for $subsumes", Browsing, &[Screen::Home], Some("subsumes"), SubsumesConcept),
+        row("s", "sign in", Browsing, &[Screen::Home], Some("sign in"), SignIn),
+        row("R", "ask the server again what it has", Browsing, &[Screen::Home], None, Reload),
         row("Enter", "sign in, or send the pasted text", Always, &[Screen::SignIn], Some("sign in"), Send),
         row("Enter", "send the form", Always, &[Screen::Codes], Some("send"), Send),
         row("Enter", "open the code of the form, or the selected concept", Always, &[Screen::Tree], Some("open"), Send),
@@ -186,8 +199,8 @@ fn standard_rows() -> Vec<KeyRow> {
         row("Alt-f, Ctrl-Right", "move the cursor a word to the right", Typing, &[], None, CursorWordRight),
         row("Home, Ctrl-A", "move the cursor to the start", Typing, &[], None, CursorStart),
         row("End, Ctrl-E", "move the cursor to the end", Typing, &[], None, CursorEnd),
-        row("Down, Ctrl-N, Ctrl-Space", "complete the field: next value", Typing, TERMINOLOGY, Some("complete"), NextCompletion),
-        row("Up", "complete the field: previous value", Typing, TERMINOLOGY, None, PreviousCompletion),
+        row("Down, Ctrl-N, Ctrl-Space", "complete the field: next value, or select the next result", Typing, SEARCHES, Some("complete"), NextCompletion),
+        row("Up", "complete the field: previous value, or select the result before", Typing, SEARCHES, None, PreviousCompletion),
         row("i", "inspect the next token", Browsing, &[Screen::SignIn], Some("inspect token"), InspectToken),
         row("y", "copy the inspected token, which is a secret", Browsing, &[Screen::SignIn], None, CopyToken),
         row("w", "read userinfo again", Browsing, &[Screen::SignIn], Some("userinfo"), Userinfo),
@@ -196,15 +209,15 @@ fn standard_rows() -> Vec<KeyRow> {
         row("v", "sign in on another device with a code", Browsing, &[Screen::SignIn], Some("on a device"), SignInOnDevice),
         row("p", "copy the password of the demo user", Browsing, &[Screen::SignIn], Some("copy password"), CopyPassword),
         row("c", "copy the sign-in address", Browsing, &[Screen::SignIn], None, CopyAddress),
-        row("t", "switch between the tokens of user and backend", Browsing, TERMINOLOGY, Some("switch token"), SwitchBearer),
+        row("t", "switch between the tokens of user and backend", Browsing, SEARCHES, Some("switch token"), SwitchBearer),
         row("o", "next operation", Browsing, &[Screen::Codes], Some("operation"), NextOperation),
         row("O", "previous operation", Browsing, &[Screen::Codes], None, PreviousOperation),
         row("y", "copy the command that does the same", Browsing, TERMINOLOGY, Some("copy command"), CopyCommand),
         row("Y", "copy the question as a Parameters resource", Browsing, TERMINOLOGY, None, CopyParameters),
         row("y", "copy the command that starts the same export", Browsing, &[Screen::Export], None, CopyCommand),
-        row("g", "go to the code in its hierarchy", Browsing, &[Screen::Codes], Some("in tree"), OpenInTree),
+        row("g", "go to the code in its hierarchy", Browsing, &[Screen::Home, Screen::Codes], Some("in tree"), OpenInTree),
         row("b", "validate a file of codes", Browsing, &[Screen::Codes], Some("batch"), OpenBatch),
-        row("d", "send each question to another server, too, and mark differences", Browsing, &[Screen::Codes], Some("compare"), CompareServers),
+        row("d", "send each question to another server, too, and mark differences", Browsing, &[Screen::Home, Screen::Codes], Some("compare"), CompareServers),
         row("f", "show only the rows of the batch that are not valid, or all", Browsing, &[Screen::Codes], Some("only failures"), ShowFailures),
         row("x", "stop the batch", Browsing, &[Screen::Codes], Some("stop"), StopBatch),
         row("r", "recall an earlier question", Browsing, TERMINOLOGY, Some("recall"), OpenHistory),
@@ -225,6 +238,7 @@ fn standard_rows() -> Vec<KeyRow> {
         row("PgDn", "a page down", Browsing, &[], None, PageDown),
         row("Right, l", "next screen", Browsing, &[], None, NextScreen),
         row("Left, h", "previous screen", Browsing, &[], None, PreviousScreen),
+        row("0", "Home", Browsing, &[], None, OpenHome),
         row("1", "Sign-in", Browsing, &[], None, OpenSignIn),
         row("2", "Codes", Browsing, &[], None, OpenCodes),
         row("3", "Tree", Browsing, &[], None, OpenTree),

@@ -125,7 +125,11 @@ impl CodesScreen {
         Self {
             operation: Operation::ValidateCode,
             validate: OperationState::new(vec![
-                FormField::new("url", "canonical URL of the ValueSet", &examples.value_set),
+                FormField::new(
+                    "url",
+                    "canonical URL of the ValueSet; empty for the code system",
+                    &examples.value_set,
+                ),
                 FormField::new("id", "id of the ValueSet, instead of url", ""),
                 system(&examples.system),
                 FormField::new("code", "code to validate", &examples.code),

@@ -1,12 +1,13 @@
 //! The rows of the visible list as texts, among which the user searches.
 
-use super::{Model, Screen};
+use super::{HomeRow, Model, Screen};
 use crate::fuzzy;
 
 impl Model {
     /// The rows of the visible list; empty if the screen shows none.
     pub fn list_rows(&self) -> Vec<String> {
         match self.screen {
+            Screen::Home => self.home.rows().iter().map(HomeRow::text).collect(),
             Screen::Requests => self.requests.exchanges.iter().map(|exchange| exchange.summary()).collect(),
             Screen::Export if !self.export.form_open() => {
                 let row = |row: &super::ExportRow| format!("{}  {}", row.job.scope(), row.folder.display());

@@ -6,6 +6,7 @@ mod codes;
 mod completion;
 mod confirmation;
 mod export;
+mod home;
 mod list_rows;
 mod overlay;
 mod profile_menu;
@@ -38,6 +39,7 @@ pub use codes::{CodesScreen, Operation, OperationState, OtherAnswer, Question, S
 pub use completion::{Completion, CompletionItem};
 pub use confirmation::{Confirmation, PendingConfirmation, YES};
 pub use export::{Activity, ExportRow, ExportScreen, SAMPLES_OF_A_SECOND, TransferRate, Waiting};
+pub use home::{FoundConcept, HomeRow, HomeScreen, SystemMatches};
 pub use overlay::Overlay;
 pub use profile_menu::{ProfileConfirmation, ProfileMenu};
 pub use recall::matching_questions;
@@ -79,6 +81,7 @@ pub struct Model {
     /// Action that is performed if its key is pressed again.
     pub to_confirm: Option<PendingConfirmation>,
     pub bearer: Bearer,
+    pub home: HomeScreen,
     pub sign_in: SignIn,
     /// State of the screen of terminology operations.
     pub codes: CodesScreen,
@@ -191,8 +194,8 @@ impl Model {
             },
             keys: KeyTable::standard(),
             now,
-            screen: Screen::SignIn,
-            before_help: Screen::SignIn,
+            screen: Screen::Home,
+            before_help: Screen::Home,
             typing: false,
             quit: false,
             notice: None,
@@ -203,6 +206,7 @@ impl Model {
             mouse: false,
             to_confirm: None,
             bearer,
+            home: HomeScreen::default(),
             sign_in: SignIn {
                 state: SignInState::Out,
                 form: Form::new(vec![FormField::new(
@@ -308,6 +312,7 @@ impl Model {
     /// Returns whether a request of this screen waits for its response.
     fn is_waiting(&self, screen: Screen) -> bool {
         match (screen, &self.sign_in.inspector, &self.tree.shown) {
+            (Screen::Home, ..) => self.home.is_waiting(),
             (Screen::SignIn, Some(inspector), _) => inspector.answer.is_waiting(),
             (Screen::SignIn, None, _) => self.sign_in.claims.is_waiting(),
             (Screen::Codes, ..) => self.codes.is_waiting(),
@@ -320,10 +325,13 @@ impl Model {
 
     /// Ends the waiting of the requests of the visible screen. Returns whether there was one.
     pub fn cancel_waiting(&mut self) -> bool {
-        if !self.is_waiting(self.screen) {
+        // A search ends with its text.
+        let is_search = self.screen == Screen::Home && self.home.is_searching();
+        if is_search || !self.is_waiting(self.screen) {
             return false;
         }
         match (self.screen, &mut self.sign_in.inspector, &mut self.tree.shown) {
+            (Screen::Home, ..) => self.home.cancel(),
             (Screen::SignIn, Some(inspector), _) => inspector.answer.cancel(),
             (Screen::SignIn, None, _) => self.sign_in.claims.cancel(),
             (Screen::Tree, _, TreeContent::Concept(sent)) => sent.answer.cancel(),
@@ -363,6 +371,19 @@ impl Model {
             Bearer::Anonymous => "nobody, without a token".to_owned(),
         };
         TokenChoice { bearer: self.bearer.clone(), name, server: self.about.base_url.clone() }
+    }
+
+    /// The token with which the Home screen asks.
+    pub fn contents_bearer(&self) -> Bearer {
+        self.before_sign_in(self.bearer.clone())
+    }
+
+    /// A token, or none if it is that of a user who has not signed in yet.
+    pub fn before_sign_in(&self, bearer: Bearer) -> Bearer {
+        match bearer {
+            Bearer::User if !self.is_signed_in() => Bearer::Anonymous,
+            other => other,
+        }
     }
 
     /// The token to which the user can switch.
@@ -426,7 +447,7 @@ impl Model {
     pub fn has_form(&self) -> bool {
         match self.screen {
             Screen::SignIn => matches!(self.sign_in.state, SignInState::Waiting { .. }),
-            Screen::Codes | Screen::Tree => true,
+            Screen::Home | Screen::Codes | Screen::Tree => true,
             Screen::Export => self.export.form_open(),
             Screen::Requests | Screen::Help | Screen::Files => false,
         }
@@ -446,6 +467,7 @@ impl Model {
     /// The form of the visible screen. The sign-in screen has a form only while it waits for the browser.
     pub fn form(&mut self) -> Option<&mut Form> {
         match self.screen {
+            Screen::Home => Some(&mut self.home.search),
             Screen::SignIn if matches!(self.sign_in.state, SignInState::Waiting { .. }) => {
                 Some(&mut self.sign_in.form)
             }

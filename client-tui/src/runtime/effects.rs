@@ -12,7 +12,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Duration;
 
-use crate::api::{Api, ApiError, Bearer};
+use crate::api::{Api, ApiError, Bearer, ContentKind};
 use crate::args::PARALLEL_REQUESTS;
 use crate::batch::{self, BatchDefaults};
 use crate::browser;
@@ -22,7 +22,9 @@ use crate::failure::CommandFailure;
 use crate::history::HistoryFile;
 use crate::journey::{self, Patience};
 use crate::model::{Operation, Screen};
-use crate::msg::{BatchEvent, CodeAnswer, CodeQuestion, Message, RuntimeEffect, TreeAnswer, TreeQuestion};
+use crate::msg::{
+    BatchEvent, CodeAnswer, CodeQuestion, HomeAnswer, Message, RuntimeEffect, TreeAnswer, TreeQuestion,
+};
 use crate::other_server::OtherServer;
 use crate::private_files::private_file;
 use crate::profile::Profile;
@@ -55,6 +57,8 @@ pub struct ProfileEffects {
     exports: HashMap<PathBuf, JoinHandle<()>>,
     /// Task of the search for the text that is being typed.
     search: Option<JoinHandle<()>>,
+    /// Task of the question for the place of the selected concept.
+    place: Option<JoinHandle<()>>,
     batch: Option<JoinHandle<()>>,
     /// Requests that can be cancelled, with their screens.
     requests: Vec<(Screen, AbortHandle)>,
@@ -89,6 +93,7 @@ impl ProfileEffects {
             sign_in: None,
             exports: HashMap::new(),
             search: None,
+            place: None,
             batch: None,
             requests: Vec::new(),
             other: Arc::default(),
@@ -117,6 +122,7 @@ impl ProfileEffects {
     pub(super) async fn stop(&mut self) {
         self.stop_sign_in();
         self.stop_search();
+        self.stop_place();
         self.stop_batch();
         for (_, task) in self.exports.drain() {
             abort(task).await;
@@ -193,7 +199,37 @@ impl ProfileEffects {
                 }));
             }
             RuntimeEffect::CancelSearch => self.stop_search(),
+            RuntimeEffect::Contents { id, bearer, groups_bearer } => {
+                for kind in ContentKind::ALL {
+                    let bearer =
+                        if kind == ContentKind::Groups { groups_bearer.clone() } else { bearer.clone() };
+                    self.ask(Screen::Home, async move |api| {
+                        let list = in_words(api.contents(kind, &bearer).await);
+                        Message::Home(id, HomeAnswer::List(kind, list))
+                    });
+                }
+                self.ask(Screen::Home, async move |api| {
+                    Message::Home(id, HomeAnswer::Summary(in_words(api.server_summary().await)))
+                });
+            }
+            RuntimeEffect::SearchSystems { id, text, systems, bearer } => {
+                self.search_systems(id, text, systems, bearer);
+            }
+            RuntimeEffect::Place(id, query, bearer) => {
+                let (api, sender) = (self.api.clone(), self.sender.clone());
+                let task = tokio::spawn(async move {
+                    api.wait(SEARCH_DELAY).await;
+                    let place = in_words(api.concept_place(&query, &bearer).await);
+                    let _ = sender.send(Message::Home(id, HomeAnswer::Place(place)));
+                });
+                self.stop_place();
+                self.place = Some(task);
+            }
             RuntimeEffect::CancelRequests(cancelled) => {
+                if cancelled == Screen::Home {
+                    self.stop_search();
+                    self.stop_place();
+                }
                 let requests = self.requests.iter().filter(|(screen, _)| *screen == cancelled);
                 requests.for_each(|(_, request)| request.abort());
             }
@@ -271,6 +307,22 @@ impl ProfileEffects {
                 Message::Sent(in_words(answer.map(|answer| answer.status.as_u16())))
             }),
         }
+    }
+
+    /// Searches code systems for a text that is being typed.
+    fn search_systems(&mut self, id: u64, text: String, systems: Vec<String>, bearer: Bearer) {
+        self.stop_search();
+        if systems.is_empty() {
+            return;
+        }
+        let (api, sender) = (self.api.clone(), self.sender.clone());
+        self.search = Some(tokio::spawn(async move {
+            api.wait(SEARCH_DELAY).await;
+            let found = |system, codes| {
+                let _ = sender.send(Message::Home(id, HomeAnswer::Found(system, in_words(codes))));
+            };
+            api.search_systems(&text, systems, &bearer, found).await;
+        }));
     }
 
     /// Starts a request that [`RuntimeEffect::CancelRequests`] ends.
@@ -359,6 +411,12 @@ impl ProfileEffects {
     fn stop_batch(&mut self) {
         if let Some(batch) = self.batch.take() {
             batch.abort();
+        }
+    }
+
+    fn stop_place(&mut self) {
+        if let Some(place) = self.place.take() {
+            place.abort();
         }
     }
 

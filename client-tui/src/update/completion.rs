@@ -1,14 +1,17 @@
 //! Updates of the completion of the focused field. The values are those of earlier questions; in the fields
 //! for codes of the hierarchy browser, also those that the server finds.
 
-use super::tree;
+use super::{home, tree};
 use crate::fuzzy;
 use crate::history::{PastQuestion, last_segment};
-use crate::model::{Completion, CompletionItem, Model, Overlay};
+use crate::model::{Completion, CompletionItem, Model, Overlay, Screen};
 use crate::msg::RuntimeEffect;
 
 /// Updates the list after the text of the focused field has changed.
 pub(super) fn on_edit(model: &mut Model) -> Vec<RuntimeEffect> {
+    if model.screen == Screen::Home {
+        return home::search(model);
+    }
     if tree::is_code_focused(model) {
         return tree::search(model);
     }

@@ -6,6 +6,8 @@ mod completion;
 mod export;
 mod find;
 mod history;
+mod home;
+mod navigation;
 mod other_server;
 mod palette;
 mod profiles;
@@ -16,6 +18,7 @@ mod viewer;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
+use self::navigation::open;
 use crate::api::{HttpProgram, SIGN_IN_AGAIN};
 use crate::commands;
 use crate::form::types_a_character;
@@ -57,7 +60,10 @@ pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
         Message::SignIn(step) => sign_in::on_step(model, step),
         Message::SignedIn(result) => return sign_in::on_signed_in(model, result),
         Message::Restored(session) => return sign_in::on_restored(model, session),
-        Message::SharedSession => model.notice = Some(SIGN_IN_AGAIN.to_owned()),
+        Message::SharedSession => {
+            model.notice = Some(SIGN_IN_AGAIN.to_owned());
+            return home::reload(model);
+        }
         Message::Inspected(kind, result) => sign_in::on_inspected(model, kind, result),
         Message::Session(session) => sign_in::on_session(model, session),
         Message::SignedOut(result) => sign_in::on_signed_out(model, result),
@@ -71,6 +77,7 @@ pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
             tree::on_answer(model, id, result);
             return history::add_tree(model, id);
         }
+        Message::Home(id, answer) => return home::on_answer(model, id, answer),
         Message::Batch(id, event) => batch::on_event(model, id, event),
         Message::History(Ok(questions)) => model.history = questions,
         Message::History(Err(reason)) => model.notice = Some(format!("Error: {reason}")),
@@ -135,6 +142,7 @@ fn on_click(model: &mut Model, target: ClickTarget) -> Vec<RuntimeEffect> {
             }
         }
         ClickTarget::Row(at) => match model.screen {
+            Screen::Home => return home::select(model, at),
             Screen::Export => export::select(model, at),
             Screen::Requests => {
                 model.requests.selected = at.min(model.requests.exchanges.len().saturating_sub(1))
@@ -213,6 +221,7 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::Help => {
             open(model, if model.screen == Screen::Help { model.before_help } else { Screen::Help })
         }
+        Action::OpenHome => open(model, Screen::Home),
         Action::OpenSignIn => open(model, Screen::SignIn),
         Action::OpenCodes => open(model, Screen::Codes),
         Action::OpenTree => open(model, Screen::Tree),
@@ -224,6 +233,11 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::NextField => step_field(model, 1),
         Action::PreviousField => step_field(model, -1),
         Action::Send => return send(model),
+        Action::SearchEverything => home::edit(model),
+        Action::ValidateConcept => return home::validate(model),
+        Action::SubsumesConcept => return home::subsumes(model),
+        Action::SignIn => return sign_in::open(model),
+        Action::Reload => return home::reload(model),
         Action::Leave => return leave(model),
         Action::Erase
         | Action::EraseAfter
@@ -246,13 +260,20 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::SignOut => return sign_in::sign_out(model, false, confirmed.as_ref()),
         Action::SignOutBrowser => return sign_in::sign_out(model, true, confirmed.as_ref()),
         Action::Userinfo => return sign_in::userinfo(model),
-        Action::SwitchBearer => model.bearer = model.other_bearer().unwrap_or(model.bearer.clone()),
+        Action::SwitchBearer => {
+            model.bearer = model.other_bearer().unwrap_or(model.bearer.clone());
+            return home::reload(model);
+        }
         Action::NextOperation => codes::step_operation(model, 1),
         Action::PreviousOperation => codes::step_operation(model, Operation::ALL.len() - 1),
+        Action::OpenInTree if model.screen == Screen::Home => return tree::open_from_home(model),
         Action::OpenInTree => return tree::open_from_codes(model),
         Action::PreviousConcept => return tree::back(model),
+        Action::NextCompletion if model.screen == Screen::Home => return scroll(model, true, 1),
+        Action::PreviousCompletion if model.screen == Screen::Home => return scroll(model, false, 1),
         Action::NextCompletion => completion::step(model, true),
         Action::PreviousCompletion => completion::step(model, false),
+        Action::CompareServers if model.screen == Screen::Home => home::compare(model),
         Action::CompareServers => other_server::open(model),
         Action::OpenBatch => batch::open(model),
         Action::StopBatch => return batch::stop(model),
@@ -311,16 +332,6 @@ fn quit(model: &mut Model, confirmed: Option<&Confirmation>) {
     }
 }
 
-fn open(model: &mut Model, screen: Screen) {
-    if screen == Screen::Help && model.screen != Screen::Help {
-        model.before_help = model.screen;
-        model.help_scroll = 0;
-    }
-    model.screen = screen;
-    model.typing = false;
-    model.take_completion();
-}
-
 fn step_screen(model: &mut Model, by: usize) {
     let index = Screen::ALL.iter().position(|screen| *screen == model.screen).unwrap_or(0);
     open(model, Screen::ALL[(index + by) % Screen::ALL.len()]);
@@ -355,6 +366,8 @@ fn leave(model: &mut Model) -> Vec<RuntimeEffect> {
     } else if model.cancel_waiting() {
         model.notice = Some("The request was cancelled.".to_owned());
         return vec![RuntimeEffect::CancelRequests(model.screen)];
+    } else if model.screen == Screen::Home {
+        return home::leave(model);
     } else if model.screen == Screen::Help {
         open(model, model.before_help);
     } else if model.screen == Screen::Requests {
@@ -386,6 +399,10 @@ fn scroll(model: &mut Model, down: bool, by: usize) -> Vec<RuntimeEffect> {
             // Help repeats the rows that several screens share.
             let last = model.keys.rows().len() * 3 / 2;
             model.help_scroll = step(model.help_scroll.into(), last) as u16;
+        }
+        Screen::Home => {
+            let selected = step(model.home.selected, usize::MAX);
+            return home::select(model, selected);
         }
         Screen::Files => return viewer::scroll(model, down, by as u64),
         Screen::Export if by == PAGE => {
@@ -425,6 +442,7 @@ fn send(model: &mut Model) -> Vec<RuntimeEffect> {
         // The form may need other fields, too.
         Screen::Codes if completed => Vec::new(),
         Screen::Codes if model.batch.open => batch::send(model),
+        Screen::Home => home::open(model),
         Screen::Tree => tree::send(model),
         Screen::SignIn => sign_in::sign_in(model),
         Screen::Codes => codes::send(model),

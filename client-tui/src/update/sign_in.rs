@@ -1,5 +1,6 @@
 //! Updates of the sign-in screen.
 
+use super::{home, navigation};
 use crate::api::{Bearer, SignedInSession, TokenInspection, TokenKind};
 use crate::journey::Step;
 use crate::keys::Action;
@@ -23,7 +24,7 @@ pub(super) fn on_signed_in(model: &mut Model, result: Answered<SignedInSession>)
             model.sign_in.state = SignInState::In(session);
             model.sign_in.claims = Answer::Waiting { since: model.now };
             model.bearer = Bearer::User;
-            vec![RuntimeEffect::Userinfo]
+            reload_with(model, RuntimeEffect::Userinfo)
         }
         Err(reason) => {
             model.sign_in.state = SignInState::Failed(reason);
@@ -34,6 +35,19 @@ pub(super) fn on_signed_in(model: &mut Model, result: Answered<SignedInSession>)
 
 pub(super) fn on_signed_out(model: &mut Model, result: Answered<String>) {
     model.notice = Some(result.unwrap_or_else(|reason| format!("Error: {reason}")));
+}
+
+/// Opens the sign-in screen and starts a sign-in.
+pub(super) fn open(model: &mut Model) -> Vec<RuntimeEffect> {
+    navigation::open(model, Screen::SignIn);
+    sign_in(model)
+}
+
+/// An effect, and the contents of the Home screen with another token.
+fn reload_with(model: &mut Model, effect: RuntimeEffect) -> Vec<RuntimeEffect> {
+    let mut effects = vec![effect];
+    effects.extend(home::reload(model));
+    effects
 }
 
 /// Starts a sign-in, or sends the pasted text of one that is waiting.
@@ -70,9 +84,9 @@ pub(super) fn on_restored(model: &mut Model, session: Option<SignedInSession>) -
             if model.bearer == Bearer::Anonymous {
                 model.bearer = Bearer::User;
             }
-            vec![RuntimeEffect::Userinfo]
+            reload_with(model, RuntimeEffect::Userinfo)
         }
-        _ => Vec::new(),
+        _ => home::reload(model),
     }
 }
 
@@ -135,7 +149,7 @@ pub(super) fn sign_out(
     if model.bearer == Bearer::User && model.about.backend_id.is_some() {
         model.bearer = Bearer::Backend;
     }
-    vec![RuntimeEffect::SignOut { browser }]
+    reload_with(model, RuntimeEffect::SignOut { browser })
 }
 
 pub(super) fn userinfo(model: &mut Model) -> Vec<RuntimeEffect> {

@@ -1,5 +1,6 @@
 //! Updates of the hierarchy browser.
 
+use super::navigation;
 use crate::api::{ConceptSearch, ExpandedCode, HierarchyQuery};
 use crate::model::{Completion, CompletionItem, Model, Screen};
 use crate::msg::{Answered, RuntimeEffect, TreeAnswer, TreeQuestion};
@@ -41,6 +42,15 @@ pub(super) fn back(model: &mut Model) -> Vec<RuntimeEffect> {
         Some(query) => open(model, query, false),
         None => Vec::new(),
     }
+}
+
+/// Opens the selected concept of the Home screen.
+pub(super) fn open_from_home(model: &mut Model) -> Vec<RuntimeEffect> {
+    let Some(concept) = model.home.selected_concept() else { return Vec::new() };
+    navigation::open(model, Screen::Tree);
+    model.bearer = model.contents_bearer();
+    model.tree.form.set("path to", "");
+    open(model, concept.query(), true)
 }
 
 /// Opens the code of the Codes form, or the path between its two codes.

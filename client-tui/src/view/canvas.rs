@@ -152,6 +152,36 @@ impl<'a, 'f> Canvas<'a, 'f> {
             self.draw(row(index), line_area);
             self.clickable_row(line_area, index);
         }
+        self.scroll_marks(first, count, area);
+    }
+
+    /// Draws rows around the selected one. Rows without a number, such as headings, cannot be selected.
+    pub fn numbered_rows(&mut self, rows: Vec<(Option<usize>, Line<'_>)>, selected: usize, area: Rect) {
+        let height = usize::from(area.height).max(1);
+        let index = rows.iter().position(|(number, _)| *number == Some(selected)).unwrap_or(0);
+        // One row after the selected one remains visible.
+        let first = (index + 2).min(rows.len()).saturating_sub(height);
+        let count = rows.len();
+        for ((number, row), place) in rows.into_iter().skip(first).zip(area.rows()) {
+            self.draw(row, place);
+            if let Some(number) = number {
+                self.clickable_row(place, number);
+            }
+        }
+        self.scroll_marks(first, count, area);
+    }
+
+    /// Draws marks at the right end of a list of which rows are hidden above or below.
+    pub fn scroll_marks(&mut self, first: usize, count: usize, area: Rect) {
+        let below = count.saturating_sub(first + usize::from(area.height));
+        let marks = [(first, "▴", area.y), (below, "▾", area.bottom().saturating_sub(1))];
+        for (hidden, mark, y) in marks.into_iter().filter(|(hidden, ..)| *hidden > 0 && area.height > 1) {
+            let text = format!(" {mark} {hidden} more ");
+            let width = (text.width() as u16).min(area.width);
+            let place = Rect { x: area.right() - width, y, width, height: 1 };
+            self.clear(place);
+            self.draw(Line::styled(text, self.theme.quiet()), place);
+        }
     }
 
     /// Registers a row of a list for clicks.

@@ -137,18 +137,23 @@ trait ShownQuestion<A>: Question {
 }
 
 impl ShownQuestion<ValidationAnswer> for ValidateCode {
-    const REQUEST: &'static str = "POST ValueSet/$validate-code";
-    const PROMPT: &'static str = "Is this code in that value set? Press Enter to ask.";
+    const REQUEST: &'static str = "POST $validate-code";
+    const PROMPT: &'static str = "Is this code in that value set, or in its code system? Press Enter to ask.";
 
     fn describe(&self) -> String {
-        let set = if self.id.is_empty() { &self.url } else { &self.id };
+        let set = match (self.is_about_system(), self.id.is_empty()) {
+            (true, _) => return format!("{}#{}", self.system, self.code),
+            (_, true) => &self.url,
+            (_, false) => &self.id,
+        };
         format!("{}#{} in {set}", self.system, self.code)
     }
 
     fn answer<'a>(&self, answer: &'a ValidationAnswer, theme: Theme) -> Vec<Line<'a>> {
         let code = &self.code;
+        let place = if self.is_about_system() { "a code of the code system" } else { "in the value set" };
         let mut lines = vec![if answer.result {
-            Line::styled(format!("Yes: {code} is in the value set (result = true)"), theme.good())
+            Line::styled(format!("Yes: {code} is {place} (result = true)"), theme.good())
         } else {
             Line::styled(format!("No: {code} is not confirmed (result = false)"), theme.bad())
         }];

@@ -12,6 +12,7 @@ mod export;
 mod find;
 mod header;
 mod help;
+mod home;
 pub mod json;
 mod jump;
 mod palette;
@@ -92,6 +93,7 @@ fn draw(model: &Model, canvas: &mut Canvas) {
     header::draw(model, canvas, header);
     draw_tabs(model, canvas, tabs);
     match model.screen {
+        Screen::Home => home::draw(model, canvas, body),
         Screen::SignIn => sign_in::draw(model, canvas, body),
         Screen::Codes if model.batch.open => batch::draw(model, canvas, body),
         Screen::Codes => codes::draw(model, canvas, body),
@@ -147,7 +149,7 @@ fn draw_tabs(model: &Model, canvas: &mut Canvas, area: Rect) {
     let open = if model.screen == Screen::Files { Screen::Export } else { model.screen };
     let title = |index: usize, screen: Screen| {
         let mark = if screen == open { "›" } else { " " };
-        format!("{mark}{} {} ", index + 1, screen.title())
+        format!("{mark}{index} {} ", screen.title())
     };
     let tabs: Vec<_> =
         Screen::ALL.into_iter().enumerate().map(|(index, screen)| (screen, title(index, screen))).collect();

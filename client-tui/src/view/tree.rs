@@ -62,34 +62,18 @@ fn head(model: &Model, theme: Theme) -> Line<'static> {
     Line::styled(text, theme.quiet())
 }
 
-/// Draws the rows around the selected concept.
+/// Draws the rows around the selected concept. Texts have no number; they are not selected.
 fn draw_rows(rows: &[TreeRow<'_>], selected: usize, canvas: &mut Canvas, area: Rect) {
     let theme = canvas.theme;
-    // Texts have no number; they are not selected.
-    let mut count = 0;
-    let numbered: Vec<_> = rows
-        .iter()
-        .map(|row| match row {
-            TreeRow::Concept { .. } => {
-                count += 1;
-                (Some(count - 1), row)
-            }
-            TreeRow::Text(_) => (None, row),
-        })
-        .collect();
-    let index = numbered.iter().position(|(number, _)| *number == Some(selected)).unwrap_or(0);
-    let height = usize::from(area.height);
-    let first = (index + 2).min(rows.len()).saturating_sub(height);
-    for ((number, row), place) in numbered.into_iter().skip(first).zip(area.rows()) {
-        match row {
-            TreeRow::Text(line) => canvas.draw(line, place),
-            TreeRow::Concept { branch, concept } => {
-                let is_selected = number == Some(selected);
-                canvas.draw(concept_line(branch, concept, is_selected, theme), place);
-                canvas.clickable_row(place, number.unwrap_or(0));
-            }
+    let mut numbers = 0..;
+    let numbered = rows.iter().map(|row| match row {
+        TreeRow::Concept { branch, concept } => {
+            let number = numbers.next();
+            (number, concept_line(branch, concept, number == Some(selected), theme))
         }
-    }
+        TreeRow::Text(line) => (None, line.clone()),
+    });
+    canvas.numbered_rows(numbered.collect(), selected, area);
 }
 
 fn concept_line<'a>(branch: &'a str, concept: &'a ConceptLabel, selected: bool, theme: Theme) -> Line<'a> {

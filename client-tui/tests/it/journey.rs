@@ -135,7 +135,7 @@ async fn a_user_signs_in_sends_queries_exports_and_signs_out() {
         keys.send(Message::Tick(pressed.get())).unwrap();
         keys.send(Message::Key(KeyEvent::new(code, KeyModifiers::NONE))).unwrap();
     };
-    press(KeyCode::Enter);
+    press(KeyCode::Char('s'));
     let (mut script, mut browser) = (SCRIPT.iter().peekable(), None);
     let observe = |model: &Model| {
         if let (SignInState::Waiting { url, .. }, None) = (&model.sign_in.state, &browser) {

@@ -43,13 +43,13 @@ async fn after(typed: &str) -> Model {
 
 #[tokio::test]
 async fn a_letter_opens_a_tab() {
-    assert_eq!(after("^d").await.screen, Screen::Tree);
-    assert_eq!(after("^f").await.screen, Screen::Export);
+    assert_eq!(after("^f").await.screen, Screen::Tree);
+    assert_eq!(after("^g").await.screen, Screen::Export);
 }
 
 #[tokio::test]
 async fn another_key_closes_the_labels() {
     let model = after("^9").await;
-    assert!(model.screen == Screen::SignIn && model.overlay.is_none());
+    assert!(model.screen == Screen::Home && model.overlay.is_none());
     assert_eq!(after("^92").await.screen, Screen::Codes, "keys have their usual meaning again");
 }

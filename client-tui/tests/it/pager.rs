@@ -36,9 +36,10 @@ fn drive(base_url: &str) {
     let mut child = terminal.spawn(&mut command);
     terminal.read_until("quit");
     // The answer is not a discovery document, so that the sign-in fails after its first exchange.
-    terminal.send("v");
-    terminal.read_until("Error");
-    terminal.send("5v");
+    terminal.send("1v");
+    terminal.read_until("Error: ");
+    // The oldest request has its response.
+    terminal.send("5jjjjjjjjv");
     let shown = terminal.read_until("shown");
     let (before, body) = shown.rsplit_once(LEAVE).unwrap();
     assert!(body.contains("valueBoolean") && !before.contains("shown"), "{shown:?}");

@@ -191,7 +191,7 @@ async fn nothing_of_the_old_server_is_left_after_a_change() {
             }
             3 if model.about.profile.as_deref() == Some("other") => {
                 assert!(model.requests.exchanges.is_empty() && model.codes.validate.sent.is_none());
-                assert_eq!(model.screen, Screen::SignIn);
+                assert_eq!(model.screen, Screen::Home);
                 ask();
             }
             4 if model.codes.validate.sent.as_ref().is_some_and(|sent| !sent.answer.is_pending()) => {

@@ -54,8 +54,15 @@ pub fn api(base_url: &str) -> Api {
 }
 
 /// Returns the initial model.
-pub fn model() -> Model {
+pub fn new_model() -> Model {
     Model::new(&profile("https://t.example"), DisplayOptions::default(), now())
+}
+
+/// Returns the initial model on the sign-in screen.
+pub fn model() -> Model {
+    let mut model = new_model();
+    press(&mut model, KeyCode::Char('1'));
+    model
 }
 
 /// Presses one key and returns the effects.

@@ -31,7 +31,7 @@ pub fn picture(model: &Model, width: u16, height: u16) -> String {
 
 /// Compares a screen with its snapshots at all sizes.
 #[track_caller]
-fn check(name: &str, model: &Model) {
+pub fn check(name: &str, model: &Model) {
     for (width, height) in [(40, 12), (80, 24), (120, 40), (200, 50)] {
         insta::assert_snapshot!(format!("{name}_{width}x{height}"), picture(model, width, height));
     }

@@ -236,8 +236,8 @@ async fn a_user_signs_in_validates_exports_restarts_and_signs_out() {
     );
 
     terminal.run(&command);
-    terminal.wait_for("No user is signed in").await;
-    terminal.press(&["Enter"]);
+    terminal.wait_for("Walking circle").await;
+    terminal.press(&["s"]);
     browse(&server, &requested_address(&address).await).await;
     terminal.wait_for("Willow Marsh").await;
 
@@ -248,8 +248,20 @@ async fn a_user_signs_in_validates_exports_restarts_and_signs_out() {
     let lines: Vec<_> = screen.lines().skip(1).take(18).filter(|line| !begins_with_time(line)).collect();
     insta::assert_snapshot!("terminal_client_validation", lines.join("\n"));
 
+    // A concept is found by a word, and validated without a URL.
+    terminal.press(&["0"]);
+    terminal.press(&["/", "c", "a", "n", "e"]);
+    terminal.wait_for("Aid › Mobility aid › Walking aid › Walking stick › Cane").await;
+    terminal.press(&["Escape"]);
+    terminal.wait_for("subsumes").await;
+    terminal.press(&["v"]);
+    terminal.wait_for("Yes: cane is a code of the code system").await;
+
     // The export has 212 kB of files, 11 kB compressed; its connection is cut within them.
-    terminal.press(&["4"]);
+    terminal.press(&["0"]);
+    terminal.press(&["Escape"]);
+    terminal.wait_for("Walking circle").await;
+    terminal.press(&["Down", "Down", "Enter"]);
     terminal.wait_for("associated").await;
     proxy.cut_after(10_000);
     terminal.press(&["Enter"]);
@@ -262,6 +274,8 @@ async fn a_user_signs_in_validates_exports_restarts_and_signs_out() {
     proxy.restore();
     terminal.run(&command);
     // The session of the earlier run is continued.
+    terminal.wait_for("Walking circle").await;
+    terminal.press(&["1"]);
     terminal.wait_for("Willow Marsh").await;
     terminal.press(&["4"]);
     terminal.wait_for("interrupted; r resumes").await;

@@ -3,6 +3,7 @@
 
 mod codes;
 mod export;
+pub mod home;
 mod requests;
 mod sign_in;
 mod viewer;

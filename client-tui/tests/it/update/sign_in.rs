@@ -26,7 +26,11 @@ fn a_sign_in_waits_accepts_a_pasted_text_and_reads_userinfo() {
     assert_eq!(press(&mut model, KeyCode::Enter), [RuntimeEffect::Pasted("code=1&state=2".to_owned())]);
     update(&mut model, Message::SignIn(Step::PasteRefused("not this one".to_owned())));
     assert_eq!(model.sign_in.paste_error.as_deref(), Some("not this one"));
-    assert_eq!(update(&mut model, Message::SignedIn(Ok(session()))), [RuntimeEffect::Userinfo]);
+    let contents = |id, bearer| RuntimeEffect::Contents { id, bearer, groups_bearer: Bearer::Backend };
+    assert_eq!(
+        update(&mut model, Message::SignedIn(Ok(session()))),
+        [RuntimeEffect::Userinfo, contents(1, Bearer::User)]
+    );
     assert_eq!((model.bearer.clone(), model.typing), (Bearer::User, false));
     assert_eq!(press(&mut model, KeyCode::Char('o')), [], "it must be confirmed");
     for held in "ooyoy".chars() {
@@ -34,7 +38,10 @@ fn a_sign_in_waits_accepts_a_pasted_text_and_reads_userinfo() {
     }
     wait(&mut model);
     assert_eq!(press(&mut model, KeyCode::Char('o')), [], "not by the same key");
-    assert_eq!(confirm(&mut model), [RuntimeEffect::SignOut { browser: false }]);
+    assert_eq!(
+        confirm(&mut model),
+        [RuntimeEffect::SignOut { browser: false }, contents(2, Bearer::Backend)]
+    );
     assert_eq!((model.sign_in.state, model.bearer), (SignInState::Out, Bearer::Backend));
 }
 
@@ -68,8 +75,14 @@ fn the_token_is_switched_among_those_that_exist() {
 #[test]
 fn a_session_of_an_earlier_run_is_continued() {
     let mut model = model();
-    assert_eq!(update(&mut model, Message::Restored(None)), []);
-    assert_eq!(update(&mut model, Message::Restored(Some(session()))), [RuntimeEffect::Userinfo]);
+    let (bearer, groups_bearer) = (Bearer::Backend, Bearer::Backend);
+    let contents =
+        |id| RuntimeEffect::Contents { id, bearer: bearer.clone(), groups_bearer: groups_bearer.clone() };
+    assert_eq!(update(&mut model, Message::Restored(None)), [contents(1)]);
+    assert_eq!(
+        update(&mut model, Message::Restored(Some(session()))),
+        [RuntimeEffect::Userinfo, contents(2)]
+    );
     assert_eq!(model.sign_in.state, SignInState::In(session()));
     assert_eq!(model.bearer, Bearer::Backend, "the token for requests is not switched");
     let renewed = SignedInSession { expires_at: "2024-05-01T15:00:00Z".parse().unwrap(), ..session() };
