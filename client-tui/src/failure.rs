@@ -50,6 +50,9 @@ pub enum CommandFailure {
     /// The answer is negative and `--exit-status` is set. The answer was printed.
     #[error("the result is negative")]
     NegativeResult,
+    /// The command took longer than its user allows.
+    #[error("the command has not ended within {0} s (--max-time)")]
+    MaxTime(u64),
     /// The program was ended by a signal.
     #[error("ended by signal {0}")]
     Signal(i32),

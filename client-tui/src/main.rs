@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use clap::Parser as _;
 use trefoil_tui::api::Api;
@@ -88,7 +89,13 @@ async fn run(args: Args) -> Result<(), CommandFailure> {
         }
     };
     let api = Api::new(profile, ClientClock::SYSTEM, Box::new(watch))?;
-    let result = headless::run(&api, command).await;
+    let running = headless::run(&api, command);
+    let result = match args.max_time {
+        None => running.await,
+        Some(seconds) => tokio::time::timeout(Duration::from_secs(seconds), running)
+            .await
+            .unwrap_or(Err(CommandFailure::MaxTime(seconds))),
+    };
     if let Some(path) = args.har {
         let exchanges = exchanges.lock().unwrap_or_else(PoisonError::into_inner);
         let archive = har::archive(exchanges.iter()).to_string();

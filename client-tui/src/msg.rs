@@ -66,6 +66,8 @@ pub enum Message {
     SharedSession,
     Inspected(TokenKind, Answered<TokenInspection>),
     Session(Option<SignedInSession>),
+    /// The tokens of earlier sign-outs were revoked, or could not be; the value is the notice for the user.
+    Revoked(Option<String>),
     /// The sign-out ended; the value is the notice for the user.
     SignedOut(Answered<String>),
     Userinfo(Answered<Claims>),

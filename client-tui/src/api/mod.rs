@@ -20,6 +20,7 @@ mod read_only;
 mod retry_after;
 mod session;
 mod sign_in;
+mod sign_out;
 mod terminology;
 mod token_hosts;
 mod token_kind;
@@ -61,8 +62,9 @@ pub use hierarchy::{
 pub use inspect::{SignatureStatus, TokenContent, TokenInspection, meaning, scope_meaning};
 pub use introspection::Introspection;
 pub use raw::{RawRequest, TOKEN_PLACEHOLDER};
-pub use session::{SIGN_IN_AGAIN, SignedOut};
+pub use session::SIGN_IN_AGAIN;
 pub use sign_in::{BadRedirect, PendingSignIn, TokenAnswer};
+pub use sign_out::{Revocation, SignedOut};
 pub use terminology::{
     ConceptProperty, Designation, EXPANSION_PAGE, ExpandQuery, ExpandedCode, Expansion, LookupAnswer,
     LookupQuery, SubsumesAnswer, SubsumesQuery, ValidateCode, ValidationAnswer, ValidationIssue,

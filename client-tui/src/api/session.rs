@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use oauth2::{RefreshToken, TokenResponse as _};
-use url::Url;
 
 use super::sign_in::{TokenAnswer, check_id_token, token_error};
 use super::user_tokens::{SignedInSession, UserTokens};
@@ -24,36 +23,6 @@ const DEFAULT_LIFE: Duration = Duration::from_secs(300);
 /// Notice if only the token file of an earlier version exists.
 pub const SIGN_IN_AGAIN: &str =
     "Sign in again: tokens are now stored for each profile, and those stored before may be another person's.";
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SignedOut {
-    /// Whether the server revoked the tokens; it may have no revocation endpoint.
-    pub revoked: bool,
-    /// Address that ends the session of the browser (OpenID Connect RP-Initiated Logout), if the server has
-    /// one.
-    pub end_session: Option<String>,
-}
-
-impl SignedOut {
-    /// The address that ends the session of the browser.
-    ///
-    /// # Errors
-    /// [`ApiError::SignIn`] if the server does not have one.
-    pub fn browser_sign_out(&self) -> Result<&str, ApiError> {
-        self.end_session.as_deref().ok_or_else(|| {
-            ApiError::SignIn("the server does not offer to end the session of the browser".to_owned())
-        })
-    }
-
-    pub fn sentence(&self) -> &'static str {
-        match self.revoked {
-            true => "Signed out; the token is revoked.",
-            false => {
-                "Signed out here; the server offers no revocation, so the token is valid until it expires."
-            }
-        }
-    }
-}
 
 fn describe(
     answer: &TokenAnswer,
@@ -71,6 +40,7 @@ fn describe(
         scope: granted.unwrap_or_else(|| requested_scope.to_owned()),
         expires_at: asked_at.saturating_add(life).unwrap_or(asked_at),
         renewable: answer.refresh_token().is_some(),
+        not_stored: None,
     }
 }
 
@@ -103,7 +73,7 @@ fn write_tokens(path: &Path, tokens: &UserTokens) -> Result<(), ApiError> {
     written.map_err(|error| file_error(path, &error))
 }
 
-fn file_error(path: &Path, error: &std::io::Error) -> ApiError {
+pub(super) fn file_error(path: &Path, error: &std::io::Error) -> ApiError {
     ApiError::File { path: path.display().to_string(), reason: error.to_string() }
 }
 
@@ -142,9 +112,7 @@ impl Api {
     ) -> Result<UserTokens, ApiError> {
         let subject = self.check_subject(&answer, nonce, asked_at).await?;
         let session = describe(&answer, subject, requested_scope, asked_at);
-        let tokens = UserTokens { answer, session };
-        self.keep(&tokens).await?;
-        Ok(tokens)
+        Ok(self.keep(UserTokens { answer, session }).await)
     }
 
     /// Checks the ID token of a response, if it has one, and returns its subject.
@@ -162,13 +130,18 @@ impl Api {
         })
     }
 
-    /// Keeps the tokens in memory and in the file of the profile.
-    async fn keep(&self, tokens: &UserTokens) -> Result<(), ApiError> {
-        *self.user_tokens().await = Some(tokens.clone());
-        match &self.profile().token_file {
-            Some(path) => write_tokens(path, tokens),
-            None => Ok(()),
+    /// Keeps the tokens in the file of the profile and in memory, or only in memory if the file cannot be
+    /// written.
+    async fn keep(&self, mut tokens: UserTokens) -> UserTokens {
+        if let Some(path) = &self.profile().token_file
+            && let Err(error) = write_tokens(path, &tokens)
+        {
+            // The tokens in it are older. A second use of their refresh token would end the session.
+            let _ = std::fs::remove_file(path);
+            tokens.session.not_stored = Some(error.to_string());
         }
+        *self.user_tokens().await = Some(tokens.clone());
+        tokens
     }
 
     /// The access token of the user. It is renewed shortly before it expires.
@@ -197,8 +170,9 @@ impl Api {
     /// refresh tokens, a second use of one ends the session.
     async fn renew_when_due(&self) -> Result<String, ApiError> {
         let _renewing = self.renewal().lock().await;
+        // Without a lock, no process can store tokens either.
         let _file = match &self.profile().token_file {
-            Some(path) => Some(lock_tokens(path).await?),
+            Some(path) => lock_tokens(path).await.ok(),
             None => None,
         };
         let mut tokens = self.user_tokens().await.clone().ok_or(ApiError::NotSignedIn)?;
@@ -237,50 +211,6 @@ impl Api {
             }
         };
         let session = describe(&answer, subject, &tokens.session.requested_scope, asked_at);
-        let tokens = UserTokens { answer, session };
-        self.keep(&tokens).await?;
-        Ok(tokens)
-    }
-
-    /// Revokes the tokens and deletes them here, even if the server cannot be reached.
-    ///
-    /// # Errors
-    /// The error of the request.
-    pub async fn sign_out(&self) -> Result<SignedOut, ApiError> {
-        // Before the tokens are deleted here.
-        self.check_writable("revokes tokens")?;
-        let Some(tokens) = self.user_tokens().await.take() else { return Err(ApiError::NotSignedIn) };
-        if let Some(path) = &self.profile().token_file
-            && let Err(error) = std::fs::remove_file(path)
-            && error.kind() != std::io::ErrorKind::NotFound
-        {
-            return Err(file_error(path, &error));
-        }
-        let openid = self.openid().await?;
-        let end_session = openid.end_session_endpoint.as_ref().and_then(|url| {
-            let mut url = Url::parse(url).ok()?;
-            // The address is an argument of the program that opens the browser, which everybody on this
-            // machine can read: it has no token.
-            if let Some(client_id) = &self.profile().client_id {
-                url.query_pairs_mut().append_pair("client_id", client_id);
-            }
-            Some(url.to_string())
-        });
-        let Some(url) = &openid.revocation_endpoint else {
-            return Ok(SignedOut { revoked: false, end_session });
-        };
-        super::discovery::check_safe(url)?;
-        let refresh = tokens.answer.refresh_token().map(|token| ("refresh_token", token.secret()));
-        for (hint, token) in
-            refresh.into_iter().chain([("access_token", tokens.answer.access_token().secret())])
-        {
-            let form = vec![("token", token.clone()), ("token_type_hint", hint.to_owned())];
-            let client = self.user_client().ok_or(ApiError::NotSignedIn)?;
-            let answer = self.call(self.client_request(url, form, &client, &openid.token_endpoint)?).await?;
-            if !answer.status.is_success() {
-                return Err(ApiError::refused(url, &answer));
-            }
-        }
-        Ok(SignedOut { revoked: true, end_session })
+        Ok(self.keep(UserTokens { answer, session }).await)
     }
 }

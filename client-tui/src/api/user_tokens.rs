@@ -16,6 +16,9 @@ pub struct SignedInSession {
     pub expires_at: Timestamp,
     /// Whether the access token is renewed without the user.
     pub renewable: bool,
+    /// Reason why the tokens could not be stored: they end with this run of the program.
+    #[serde(skip)]
+    pub not_stored: Option<String>,
 }
 
 impl SignedInSession {

@@ -34,6 +34,9 @@ pub struct Args {
     /// Write all exchanges with the server to a file as an HTTP Archive, with masked secrets
     #[arg(long, global = true, value_name = "FILE")]
     pub har: Option<PathBuf>,
+    /// Seconds after which a command ends with an error; an export can be resumed
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_time: Option<u64>,
     /// Print no progress on stderr; results and errors are printed
     #[arg(long, global = true)]
     pub quiet: bool,
@@ -316,6 +319,9 @@ pub struct SignOutArgs {
     /// Also end the session of the browser at the server
     #[arg(long)]
     pub browser: bool,
+    /// Delete tokens that could not be revoked, too. They are valid until they expire
+    #[arg(long)]
+    pub forget: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,

@@ -18,6 +18,7 @@ use http::{HeaderValue, StatusCode, header};
 
 use super::job::{ExportFile, FileProgress, FileStatus};
 use super::retry::RetryCounter;
+use super::row_count::RowCount;
 use crate::api::{Api, ApiError, Bearer, FileRange};
 use crate::private_files::{create_private_folder, private_file};
 
@@ -32,7 +33,7 @@ const DECODED_PIECE: usize = 4096;
 ///
 /// # Errors
 /// The error of the last attempt, [`ApiError::File`] if the file cannot be written, or
-/// [`ApiError::Unexpected`] if the number of lines is not the number in the manifest.
+/// [`ApiError::Unexpected`] if a line is not a resource, or if their number is not that of the manifest.
 pub(super) async fn download(
     api: &Api,
     file: &ExportFile,
@@ -49,7 +50,13 @@ pub(super) async fn download(
     // longest part.
     let mut longest = part.bytes;
     loop {
-        let Err(error) = attempt(api, file, &mut part, bearer, report).await else { break };
+        let ended = attempt(api, file, &mut part, bearer, report).await;
+        if let Some(row) = part.rows.refused {
+            part.discard().map_err(|error| not_written(path, &error))?;
+            let reason = format!("line {row} of the file is not a JSON object, and so not a resource");
+            return Err(ApiError::Unexpected { url: file.url.clone(), reason });
+        }
+        let Err(error) = ended else { break };
         if part.bytes > longest {
             longest = part.bytes;
             retries.reset();
@@ -58,7 +65,7 @@ pub(super) async fn download(
         report(part.progress(FileStatus::Retrying(error.to_string())));
         api.wait(delay).await;
     }
-    let resources = part.resources();
+    let resources = part.rows.resources;
     if let Some(count) = file.count.filter(|count| *count != resources) {
         // The next attempt must not resume this file.
         part.discard().map_err(|error| not_written(path, &error))?;
@@ -133,6 +140,9 @@ async fn attempt(
             };
             let Ok(decoded) = decoded else { return Err(damaged(file, part)) };
             part.append(&decoded).map_err(|error| failed(&part.path, error))?;
+        }
+        if part.rows.refused.is_some() {
+            return Ok(());
         }
         if part.bytes - reported >= REPORT_INTERVAL {
             reported = part.bytes;
@@ -234,8 +244,7 @@ struct PartialFile {
     path: PathBuf,
     out: BufWriter<File>,
     bytes: u64,
-    lines: u64,
-    last_byte: u8,
+    rows: RowCount,
     /// Strong entity tag of the representation, if the server sent one to this process.
     validator: Option<String>,
     /// Decoder of the compressed representation, if that is downloaded.
@@ -251,15 +260,15 @@ impl PartialFile {
         if let Some(folder) = part.parent() {
             create_private_folder(folder)?;
         }
-        let (bytes, lines, last_byte) = match File::open(&part) {
-            Ok(file) => count_lines(file)?,
-            Err(_) => (0, 0, b'\n'),
+        let (bytes, rows) = match File::open(&part) {
+            Ok(file) => count_rows(file)?,
+            Err(_) => Default::default(),
         };
         let mut file = private_file(&part, false)?;
         file.seek(io::SeekFrom::End(0))?;
         let out = BufWriter::with_capacity(BUFFER, file);
         let (validator, decoder, without_gzip) = (None, None, false);
-        Ok(Self { path: part, out, bytes, lines, last_byte, validator, decoder, without_gzip })
+        Ok(Self { path: part, out, bytes, rows, validator, decoder, without_gzip })
     }
 
     /// The part that is missing: of the compressed representation, or of the uncompressed one.
@@ -291,8 +300,7 @@ impl PartialFile {
     fn append(&mut self, piece: &[u8]) -> io::Result<()> {
         self.out.write_all(piece)?;
         self.bytes += piece.len() as u64;
-        self.lines += line_ends(piece);
-        self.last_byte = piece.last().copied().unwrap_or(self.last_byte);
+        self.rows.add(piece);
         Ok(())
     }
 
@@ -301,7 +309,7 @@ impl PartialFile {
         let file = self.out.get_mut();
         file.set_len(0)?;
         file.rewind()?;
-        (self.bytes, self.lines, self.last_byte) = (0, 0, b'\n');
+        (self.bytes, self.rows) = Default::default();
         (self.validator, self.decoder) = (None, None);
         Ok(())
     }
@@ -310,13 +318,8 @@ impl PartialFile {
         self.out.flush()
     }
 
-    /// The number of lines. The last line need not end with a line feed.
-    fn resources(&self) -> u64 {
-        self.lines + u64::from(self.last_byte != b'\n')
-    }
-
     fn progress(&self, status: FileStatus) -> FileProgress {
-        FileProgress { bytes: self.bytes, resources: self.resources(), status }
+        FileProgress { bytes: self.bytes, resources: self.rows.resources, status }
     }
 
     fn complete(self, path: &Path) -> io::Result<()> {
@@ -335,31 +338,23 @@ fn existing(file: &ExportFile, path: &Path) -> io::Result<FileProgress> {
     let bytes = std::fs::metadata(path)?.len();
     let resources = match file.count {
         Some(count) => count,
-        None => {
-            let (_, lines, last) = count_lines(File::open(path)?)?;
-            lines + u64::from(last != b'\n')
-        }
+        None => count_rows(File::open(path)?)?.1.resources,
     };
     Ok(FileProgress { bytes, resources, status: FileStatus::Done })
 }
 
-/// The size of a file, the number of its line ends, and its last byte.
-fn count_lines(mut file: File) -> io::Result<(u64, u64, u8)> {
+/// The size of a file and its rows.
+fn count_rows(mut file: File) -> io::Result<(u64, RowCount)> {
     let mut buffer = vec![0; BUFFER];
-    let (mut bytes, mut lines, mut last) = (0, 0, b'\n');
+    let (mut bytes, mut rows) = (0, RowCount::default());
     loop {
         let piece = match file.read(&mut buffer)? {
-            0 => return Ok((bytes, lines, last)),
+            0 => return Ok((bytes, rows)),
             size => &buffer[..size],
         };
         bytes += piece.len() as u64;
-        lines += line_ends(piece);
-        last = piece[piece.len() - 1];
+        rows.add(piece);
     }
-}
-
-fn line_ends(bytes: &[u8]) -> u64 {
-    bytes.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
 fn not_written(path: &Path, error: &io::Error) -> ApiError {

@@ -10,6 +10,7 @@ pub mod job;
 mod log;
 pub mod registry;
 pub(crate) mod retry;
+mod row_count;
 pub mod run;
 
 pub use folder::{ExportFolder, FolderError};

@@ -9,7 +9,8 @@ use tokio::sync::mpsc;
 
 use super::given_token::given;
 use crate::api::{
-    Api, ApiError, Bearer, SIGN_IN_AGAIN, SignatureStatus, TokenInspection, TokenKind, UserTokens, meaning,
+    Api, ApiError, Bearer, Revocation, SIGN_IN_AGAIN, SignatureStatus, SignedOut, TokenInspection, TokenKind,
+    UserTokens, meaning,
 };
 use crate::args::{AskArgs, InspectArgs, SignInArgs, SignOutArgs, TokenAction, TokenArgs};
 use crate::browser;
@@ -23,6 +24,14 @@ const SECONDS_WITHOUT_TERMINAL: u64 = 300;
 pub(super) async fn sign_in(api: &Api, args: &SignInArgs) -> Result<(), CommandFailure> {
     let tokens = user_signs_in(api, args).await?;
     let session = &tokens.session;
+    if let Some(reason) = &session.not_stored {
+        // Nobody could use the tokens later, or revoke them.
+        let end = match api.sign_out().await {
+            Ok(SignedOut { revocation: Revocation::Revoked, .. }) => "they were revoked",
+            _ => "they are valid until they expire",
+        };
+        return Err(ApiError::SignIn(format!("the tokens cannot be stored, and {end}: {reason}")).into());
+    }
     Output { json: args.json }.result(&tokens.answer, || {
         let who = session.subject.as_deref().unwrap_or("a user whose name is unknown (no openid scope)");
         format!("signed in as {who}\nscope   {}\nexpires {}", session.scope, local_time(session.expires_at))
@@ -98,16 +107,30 @@ pub(super) async fn user_bearer(api: &Api, args: &SignInArgs) -> Result<Bearer, 
 
 pub(super) async fn sign_out(api: &Api, args: &SignOutArgs) -> Result<(), CommandFailure> {
     api.check_writable("revokes tokens")?;
-    if api.restore_session().await.is_none() {
-        return Err(ApiError::NotSignedIn.into());
-    }
-    let signed_out = api.sign_out().await?;
     let output = Output { json: args.json };
-    if args.browser {
+    let signed_out = match api.restore_session().await {
+        Some(_) => Some(api.sign_out().await?),
+        // An earlier sign-out could not revoke its tokens.
+        None => match api.revoke_pending().await {
+            Err(_) if args.forget => None,
+            other => Some(other?.ok_or(ApiError::NotSignedIn)?),
+        },
+    };
+    let forgotten = args.forget && api.forget_pending()?;
+    if let Some(signed_out) = signed_out.as_ref().filter(|_| args.browser) {
         browser::open(signed_out.browser_sign_out()?).map_err(ApiError::SignIn)?;
     }
-    let details = json!({ "signedOut": true, "revoked": signed_out.revoked });
-    output.result(&details, || signed_out.sentence().to_owned())
+    let revocation = signed_out.as_ref().map(|signed_out| &signed_out.revocation);
+    let details = json!({
+        "signedOut": true,
+        "revoked": revocation == Some(&Revocation::Revoked),
+        "toBeRevoked": matches!(revocation, Some(Revocation::Pending(_))) && !forgotten,
+    });
+    output.result(&details, || match (&signed_out, forgotten) {
+        (_, true) => "Signed out here; the token is not revoked, and is valid until it expires.".to_owned(),
+        (Some(signed_out), false) => signed_out.sentence(),
+        (None, false) => "No token is left here.".to_owned(),
+    })
 }
 
 pub(super) async fn userinfo(api: &Api, args: &AskArgs) -> Result<(), CommandFailure> {

@@ -36,6 +36,9 @@ use crate::viewer_files::{self, OpenFile};
 /// Time after the last change of a text until it is searched for.
 const SEARCH_DELAY: Duration = Duration::from_millis(200);
 
+/// Time that the program waits at its end for the sign-out of a session that could not be stored.
+const LAST_SIGN_OUT: Duration = Duration::from_secs(3);
+
 /// Services that the effects of all profiles use.
 #[derive(Clone)]
 pub struct Services {
@@ -124,6 +127,11 @@ impl ProfileEffects {
         self.stop_search();
         self.stop_place();
         self.stop_batch();
+        let not_stored = self.api.session().await.is_some_and(|session| session.not_stored.is_some());
+        if not_stored {
+            // The tokens are lost with this process.
+            let _ = tokio::time::timeout(LAST_SIGN_OUT, self.api.sign_out()).await;
+        }
         for (_, task) in self.exports.drain() {
             abort(task).await;
         }
@@ -263,6 +271,15 @@ impl ProfileEffects {
                 });
             }
             RuntimeEffect::RestoreSession => {
+                self.ask_to_the_end(async |api| match api.revoke_pending().await {
+                    Ok(None) => Message::Revoked(None),
+                    Ok(Some(_)) => {
+                        Message::Revoked(Some("The token of an earlier sign-out is revoked now.".to_owned()))
+                    }
+                    Err(error) => Message::Revoked(Some(format!(
+                        "Error: the token of an earlier sign-out is still not revoked: {error}"
+                    ))),
+                });
                 self.ask_to_the_end(async |api| match api.restore_session().await {
                     None if api.has_shared_session() => Message::SharedSession,
                     session => Message::Restored(session),
@@ -479,7 +496,7 @@ async fn sign_out(api: &Api, in_browser: bool) -> Result<String, String> {
         .sign_out()
         .await
         .map_err(|error| format!("the token was removed here, but it may not be revoked: {error}"))?;
-    let notice = signed_out.sentence().to_owned();
+    let notice = signed_out.sentence();
     if !in_browser {
         return Ok(notice);
     }

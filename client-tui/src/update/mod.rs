@@ -66,6 +66,7 @@ pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
         }
         Message::Inspected(kind, result) => sign_in::on_inspected(model, kind, result),
         Message::Session(session) => sign_in::on_session(model, session),
+        Message::Revoked(notice) => model.notice = notice.or(model.notice.take()),
         Message::SignedOut(result) => sign_in::on_signed_out(model, result),
         Message::Userinfo(result) => model.sign_in.claims = result.into(),
         Message::Code { id, operation, result } => {

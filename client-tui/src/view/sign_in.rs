@@ -58,6 +58,10 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
                 lines.push(Line::styled(text, theme.warning()));
             }
             lines.push(Line::raw(format!("  expires  {}", expiry(model, session))));
+            if let Some(reason) = &session.not_stored {
+                let text = format!("  The tokens are not stored, and end with this program: {reason}");
+                lines.push(Line::styled(text, theme.warning()));
+            }
             lines.push(Line::default());
             claims(model, theme, &mut lines);
         }

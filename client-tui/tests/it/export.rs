@@ -169,6 +169,19 @@ async fn download_compressed(responses: &[Vec<u8>]) -> (String, Vec<String>) {
 }
 
 #[tokio::test]
+async fn a_file_that_contains_something_else_is_refused() {
+    for (body, line) in [("[{},\n{}]", 1), ("{}\n<html>", 2), ("{}\n\n\"text\"\n", 3)] {
+        let manifest = page(&manifest("").replace("\"count\":2", "\"count\":1000"));
+        let server = FaultyServer::start(&[accepted(), manifest, respond(200, "", body)]).await;
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("e1");
+        let error = start(&server, &out).await.unwrap_err().to_string();
+        assert!(error.contains(&format!("line {line} of the file is not a JSON object")), "{error}");
+        assert!(!out.join("Patient.ndjson").exists() && !out.join("Patient.ndjson.part").exists());
+    }
+}
+
+#[tokio::test]
 async fn a_compressed_file_is_stored_uncompressed() {
     let (lines, gzip) = compressed();
     let (stored, requests) = download_compressed(&[respond(200, "content-encoding: gzip\r\n", &gzip)]).await;

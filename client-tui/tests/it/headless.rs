@@ -63,6 +63,15 @@ fn exit_codes_are_stable() {
 }
 
 #[test]
+fn a_command_ends_after_its_time() {
+    // Accepts connections, and never answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}", silent.local_addr().unwrap());
+    let args = ["userinfo", "--token", "t", "--max-time", "1", "--base-url"];
+    check_code(&program().args(args).arg(base).output().unwrap(), 1, "within 1 s (--max-time)");
+}
+
+#[test]
 fn keys_are_printed_and_changed_by_the_settings() {
     let config = tempfile::tempdir().unwrap();
     let keys = |args: &[&str]| {

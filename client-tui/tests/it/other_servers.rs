@@ -110,6 +110,13 @@ async fn a_user_of_oidc_provider_signs_in_with_the_browser() {
 }
 
 #[tokio::test]
+async fn the_path_of_the_redirect_uri_can_be_another_one() {
+    let Some(provider) = Provider::start() else { return };
+    let tokens = provider.sign_in(&["--redirect-path", "/signed/in"], "url").await;
+    assert!(tokens["id_token"].is_string(), "{tokens}");
+}
+
+#[tokio::test]
 async fn a_user_of_oidc_provider_signs_in_on_another_device() {
     let Some(provider) = Provider::start() else { return };
     let tokens = provider.sign_in(&["--device"], "completeAddress").await;

@@ -8,7 +8,7 @@ use base64::{
     engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
 };
 use serde_json::{Value, json};
-use trefoil_tui::api::{Api, ApiError, Bearer, Introspection, TokenKind, ValidateCode};
+use trefoil_tui::api::{Api, ApiError, Bearer, Introspection, Revocation, TokenKind, ValidateCode};
 use trefoil_tui::journey::{self, Patience, Step};
 use trefoil_tui::profile::ClientCredential;
 use trefoil_tui::profile::Profile;
@@ -305,11 +305,64 @@ async fn a_later_process_continues_the_session() {
     let refused = ResponseTemplate::new(200);
     Mock::given(path("/revoke")).respond_with(refused).expect(2).mount(&server).await;
     let signed_out = later.sign_out().await.unwrap();
-    assert!(signed_out.revoked);
+    assert_eq!(signed_out.revocation, Revocation::Revoked);
     let end_session = signed_out.end_session.unwrap();
     assert_eq!(end_session, format!("{}/logout?client_id=native", server.uri()), "it has no token");
     assert!(!file.exists());
     assert!(matches!(later.userinfo(&Bearer::User).await, Err(ApiError::NotSignedIn)));
+}
+
+#[tokio::test]
+async fn a_sign_out_without_the_server_ends_the_session_and_is_completed_later() {
+    let server = server().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (file, pending) = (folder.path().join("t.json"), folder.path().join("t.revoke"));
+    let signed_in = async || {
+        let api = api(&server, Some(file.clone()));
+        sign_in(&server, &api, tokens(&server, "a1", "r1", 3600)).await;
+        api
+    };
+    let away = ResponseTemplate::new(503);
+    let away = Mock::given(path("/revoke")).respond_with(away).mount_as_scoped(&server).await;
+    let signed_out = signed_in().await.sign_out().await.unwrap();
+    assert!(matches!(signed_out.revocation, Revocation::Pending(_)), "{signed_out:?}");
+    assert_eq!(std::fs::read_to_string(&pending).unwrap(), r#"["r1"]"#, "neither access nor ID token");
+    assert!(!file.exists());
+
+    let later = api(&server, Some(file.clone()));
+    assert_eq!(later.restore_session().await, None, "it is not used to sign in");
+    later.revoke_pending().await.unwrap_err();
+    assert!(pending.exists());
+    drop(away);
+    let revoked = Mock::given(path("/revoke")).and(body_string_contains("token=r1&"));
+    let revoked = revoked.respond_with(ResponseTemplate::new(200)).expect(1).mount_as_scoped(&server).await;
+    assert_eq!(later.revoke_pending().await.unwrap().unwrap().revocation, Revocation::Revoked);
+    assert!(!pending.exists());
+    assert_eq!(later.revoke_pending().await.unwrap(), None);
+    drop(revoked);
+
+    let again = signed_in().await;
+    let away = ResponseTemplate::new(503);
+    Mock::given(path("/revoke")).respond_with(away).mount(&server).await;
+    again.sign_out().await.unwrap();
+    assert!(again.forget_pending().unwrap() && !pending.exists());
+    assert!(!again.forget_pending().unwrap());
+}
+
+#[tokio::test]
+async fn tokens_that_cannot_be_stored_are_kept_in_memory() {
+    let server = server().await;
+    let folder = tempfile::tempdir().unwrap();
+    // No file can be created below a file, as on a full disk.
+    std::fs::write(folder.path().join("full"), "").unwrap();
+    let api = api(&server, Some(folder.path().join("full/t.json")));
+    sign_in(&server, &api, tokens(&server, "a1", "r1", 10)).await;
+    assert!(api.session().await.unwrap().not_stored.is_some());
+    let response = ResponseTemplate::new(200).set_body_json(tokens(&server, "a2", "r2", 3600));
+    answer_token(&server, "refresh_token=r1", response, 1).await;
+    request_with(&server, &api, "a2").await;
+    Mock::given(path("/revoke")).respond_with(ResponseTemplate::new(200)).expect(2).mount(&server).await;
+    assert_eq!(api.sign_out().await.unwrap().revocation, Revocation::Revoked);
 }
 
 #[tokio::test]

@@ -95,6 +95,7 @@ pub fn session() -> SignedInSession {
         scope: "openid profile".to_owned(),
         expires_at: "2024-05-01T13:00:00Z".parse().unwrap(),
         renewable: true,
+        not_stored: None,
     }
 }
 

@@ -10,7 +10,7 @@ server.listen(0, '127.0.0.1', () => {
     clients: [{
       client_id: 'native',
       application_type: 'native',
-      redirect_uris: ['http://localhost/callback', 'http://127.0.0.1/callback'],
+      redirect_uris: ['http://localhost/callback', 'http://127.0.0.1/callback', 'http://localhost/signed/in'],
       token_endpoint_auth_method: 'none',
       grant_types: ['authorization_code', 'refresh_token', 'urn:ietf:params:oauth:grant-type:device_code'],
       response_types: ['code'],
