@@ -72,8 +72,10 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
         Action::SwitchBearer if model.other_bearer().is_none() => {
             Some("there is no token; sign in on screen 1")
         }
-        Action::CopyAddress if !matches!(model.sign_in.state, SignInState::Waiting { .. }) => {
-            Some("no sign-in is waiting for the browser")
+        Action::CopyAddress
+            if !matches!(model.sign_in.state, SignInState::Waiting { .. } | SignInState::Device(_)) =>
+        {
+            Some("no sign-in is waiting")
         }
         Action::InspectToken if model.inspectable_tokens().is_empty() => {
             Some("no user is signed in, and there is no backend client")

@@ -38,8 +38,10 @@ pub async fn examine(api: &Api) -> Vec<Finding> {
         return findings;
     }
     findings.push(clock_skew(&discovery));
-    findings.push(discovery_document(api).await);
-    findings.push(key_set(api).await);
+    let document = discovery_document(api).await;
+    let has_discovery = document.status == FindingStatus::Ok;
+    findings.push(document);
+    findings.push(key_set(api, has_discovery).await);
     let smart = get(api, &format!("{fhir_base}/.well-known/smart-configuration"), true).await;
     findings.push(smart_configuration(&smart));
     findings.push(browsers(&smart));
@@ -69,13 +71,7 @@ fn finding(subject: &'static str, status: FindingStatus, detail: impl Into<Strin
 fn transport(base_url: &str, answer: &Result<Answer, ApiError>) -> Finding {
     const SUBJECT: &str = "connection";
     match answer {
-        Err(error) => {
-            let hint = match error.to_string().contains("certificate") {
-                true => "; name the certificate of the server with --ca",
-                false => "",
-            };
-            finding(SUBJECT, FindingStatus::Failed, format!("{error}{hint}"))
-        }
+        Err(error) => finding(SUBJECT, FindingStatus::Failed, error.to_string()),
         Ok(_) if base_url.starts_with("http://") => {
             finding(SUBJECT, FindingStatus::Warning, "without TLS: tokens are sent only to this machine")
         }
@@ -98,9 +94,11 @@ fn clock_skew(answer: &Result<Answer, ApiError>) -> Finding {
 async fn discovery_document(api: &Api) -> Finding {
     const SUBJECT: &str = "openid-configuration";
     match api.openid().await {
-        Err(error) => {
+        // A server without OpenID Connect has no document.
+        Err(error) if error.is_not_found() => {
             finding(SUBJECT, FindingStatus::Warning, format!("no sign-in with OpenID Connect: {error}"))
         }
+        Err(error) => finding(SUBJECT, FindingStatus::Failed, error.to_string()),
         Ok(openid) => {
             let optional = [
                 ("device sign-in", openid.device_authorization_endpoint.is_some()),
@@ -120,9 +118,10 @@ async fn discovery_document(api: &Api) -> Finding {
     }
 }
 
-async fn key_set(api: &Api) -> Finding {
+async fn key_set(api: &Api, has_discovery: bool) -> Finding {
     const SUBJECT: &str = "key set";
     match api.key_set().await {
+        Err(error) if has_discovery => finding(SUBJECT, FindingStatus::Failed, error.to_string()),
         Err(error) => finding(SUBJECT, FindingStatus::Warning, error.to_string()),
         Ok(keys) if keys.keys.is_empty() => {
             finding(SUBJECT, FindingStatus::Failed, "the key set is empty: no token can be verified")

@@ -5,12 +5,11 @@ use http::{StatusCode, header};
 use url::Url;
 
 use super::Api;
+use super::page_text::page_text;
 
 /// Errors that every user without a session gets (OpenID Connect Core 3.1.2.6).
 const EXPECTED: [&str; 4] =
     ["login_required", "interaction_required", "consent_required", "account_selection_required"];
-/// Maximum number of characters of a page in a message.
-const MAX_TEXT: usize = 200;
 
 impl Api {
     /// Asks for an authorization without a user (`prompt=none`), with a state, nonce and challenge of its
@@ -46,38 +45,9 @@ fn refusal(location: &Url) -> Option<String> {
     Some(format!("the server refuses the request: {error}{description}"))
 }
 
-/// The visible text of a page, shortened.
-fn page_text(html: &str) -> String {
-    let mut text = String::new();
-    let mut rest = html;
-    while let Some((before, tag)) = rest.split_once('<') {
-        text.push_str(before);
-        text.push(' ');
-        let hidden = ["script", "style", "head", "svg"].iter().find(|name| {
-            tag.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
-                && !tag[name.len()..].starts_with(|c: char| c.is_ascii_alphanumeric())
-        });
-        let end = hidden.and_then(|name| tag.find(&format!("</{name}"))).map_or(tag, |end| &tag[end..]);
-        rest = end.split_once('>').map_or("", |(_, after)| after);
-    }
-    text.push_str(rest);
-    let words: Vec<_> = text.split_whitespace().collect();
-    words.join(" ").chars().take(MAX_TEXT).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_text_of_a_page_is_what_people_read() {
-        let html = "<!doctype html><html><head><title>Error</title><style>a{}</style></head>\
-                    <body><header>My server</header><h1>Unknown client</h1><script>1<2</script><p>It is not\n registered.</body>";
-        assert_eq!(page_text(html), "My server Unknown client It is not registered.");
-        assert_eq!(page_text("plain"), "plain");
-        assert_eq!(page_text("<").len(), 0);
-        assert_eq!(page_text(&"é".repeat(500)).chars().count(), MAX_TEXT);
-    }
 
     #[test]
     fn only_unexpected_errors_refuse_a_sign_in() {

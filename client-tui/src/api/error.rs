@@ -6,15 +6,17 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::Answer;
+use super::connection_failure::{connection_failure, innermost};
+use super::page_text::page_text;
 use super::retry_after::retry_after_s;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
     /// The server did not answer.
-    #[error("{url} cannot be reached: {reason}")]
+    #[error("{reason} ({url} cannot be reached)")]
     Unreachable { url: String, reason: String },
     /// The server answered with an error status.
-    #[error("{status} from {url}: {text}")]
+    #[error("{text} ({status} from {url})")]
     Refused {
         url: String,
         status: StatusCode,
@@ -28,10 +30,10 @@ pub enum ApiError {
         missing_scope: Option<String>,
     },
     /// The connection was lost while the body of a response was read.
-    #[error("the connection to {url} was lost: {reason}")]
+    #[error("the connection was lost: {reason} ({url})")]
     Interrupted { url: String, reason: String },
     /// The server answered in a way that violates the standards.
-    #[error("unexpected response from {url}: {reason}")]
+    #[error("unexpected response: {reason} ({url})")]
     Unexpected { url: String, reason: String },
     /// The profile lacks a setting that the request needs.
     #[error("{0}")]
@@ -129,11 +131,7 @@ impl ApiError {
     }
 
     pub(super) fn unreachable(url: &str, error: &reqwest::Error) -> Self {
-        let mut reason = innermost(error);
-        if reason.contains("certificate") {
-            reason.push_str("; if this is your server, name its certificate with --ca FILE");
-        }
-        Self::Unreachable { url: url.to_owned(), reason }
+        Self::Unreachable { url: url.to_owned(), reason: connection_failure(url, error) }
     }
 
     pub(super) fn request(error: reqwest::Error) -> Self {
@@ -156,15 +154,6 @@ impl ApiError {
     }
 }
 
-/// The last error of a chain, which names the cause.
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut last = error;
-    while let Some(source) = last.source() {
-        last = source;
-    }
-    last.to_string()
-}
-
 /// The parameter `scope` of a challenge: `Bearer error="insufficient_scope", scope="a b"`.
 fn scope_of_challenge(challenge: &str) -> Option<String> {
     let (_, rest) = challenge.split_once("scope=\"")?;
@@ -185,7 +174,7 @@ fn is_transient_outcome(body: &[u8]) -> bool {
 fn response_text(body: &[u8]) -> String {
     let Ok(json) = serde_json::from_slice::<Value>(body) else {
         return match std::str::from_utf8(body).map(str::trim) {
-            Ok(text) if !text.is_empty() && !text.starts_with('<') => text.chars().take(200).collect(),
+            Ok(text) if !page_text(text).is_empty() => page_text(text),
             _ => "no explanation".to_owned(),
         };
     };
@@ -240,6 +229,7 @@ mod tests {
         );
         check("upstream timed out", "upstream timed out");
         check("<html>", "no explanation");
+        check("<html><h1>502 Bad Gateway</h1></html>", "502 Bad Gateway");
         check("", "no explanation");
         check("[]", "no explanation");
     }

@@ -6,6 +6,7 @@
 mod authorization_trial;
 mod backend;
 mod client_auth;
+mod connection_failure;
 mod contents;
 mod device;
 mod discovery;
@@ -15,6 +16,7 @@ mod export;
 mod hierarchy;
 mod inspect;
 mod introspection;
+mod page_text;
 mod raw;
 mod read_only;
 mod retry_after;
@@ -40,6 +42,7 @@ use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
+use self::page_text::page_text;
 pub use self::token_kind::TokenKind;
 pub use self::user_tokens::{SignedInSession, UserTokens};
 use crate::clock::ClientClock;
@@ -357,8 +360,18 @@ impl Answer {
         if !self.status.is_success() {
             return Err(ApiError::refused(url, self));
         }
-        exact_json::parse(&String::from_utf8_lossy(&self.body))
-            .map_err(|error| ApiError::Unexpected { url: url.to_owned(), reason: error.to_string() })
+        exact_json::parse(&String::from_utf8_lossy(&self.body)).map_err(|error| self.unexpected(url, &error))
+    }
+
+    /// The error of a body that cannot be read as JSON. A page is often that of a proxy or of a sign-in.
+    fn unexpected(&self, url: &str, error: &serde_json::Error) -> ApiError {
+        let reason = match std::str::from_utf8(&self.body) {
+            Ok(text) if text.trim_start().starts_with('<') => {
+                format!("a page for people instead of JSON: \"{}\"", page_text(text))
+            }
+            _ => error.to_string(),
+        };
+        ApiError::Unexpected { url: url.to_owned(), reason }
     }
 
     /// Parses the body as JSON if the status is a success.
@@ -369,7 +382,6 @@ impl Answer {
         if !self.status.is_success() {
             return Err(ApiError::refused(url, self));
         }
-        serde_json::from_slice(&self.body)
-            .map_err(|error| ApiError::Unexpected { url: url.to_owned(), reason: error.to_string() })
+        serde_json::from_slice(&self.body).map_err(|error| self.unexpected(url, &error))
     }
 }

@@ -208,7 +208,7 @@ fn standard_rows() -> Vec<KeyRow> {
         row("b", "sign out, also in the browser", Browsing, &[Screen::SignIn], Some("and browser"), SignOutBrowser),
         row("v", "sign in on another device with a code", Browsing, &[Screen::SignIn], Some("on a device"), SignInOnDevice),
         row("p", "copy the password of the demo user", Browsing, &[Screen::SignIn], Some("copy password"), CopyPassword),
-        row("c", "copy the sign-in address", Browsing, &[Screen::SignIn], None, CopyAddress),
+        row("c", "copy the sign-in address, or the code for another device", Browsing, &[Screen::SignIn], None, CopyAddress),
         row("t", "switch between the tokens of user and backend", Browsing, SEARCHES, Some("switch token"), SwitchBearer),
         row("o", "next operation", Browsing, &[Screen::Codes], Some("operation"), NextOperation),
         row("O", "previous operation", Browsing, &[Screen::Codes], None, PreviousOperation),

@@ -135,6 +135,7 @@ pub enum SignInState {
     },
     /// The program waits for the response of the browser.
     Waiting {
+        since: Timestamp,
         url: String,
         /// Reason why no browser could be opened, if none was.
         browser: Result<(), String>,
@@ -296,14 +297,17 @@ impl Model {
         let shows_seconds = self.notice.is_some()
             || self.screen == Screen::SignIn
                 && (self.sign_in.inspector.is_some()
-                    || matches!(self.sign_in.state, SignInState::In(_) | SignInState::Device(_)));
+                    || matches!(
+                        self.sign_in.state,
+                        SignInState::In(_) | SignInState::Device(_) | SignInState::Waiting { .. }
+                    ));
         let unit_s = if shows_seconds { 1 } else { 60 };
         self.is_moving() || now.as_second() / unit_s != self.now.as_second() / unit_s
     }
 
     /// Returns whether something on the screens moves with each tick.
     pub fn is_moving(&self) -> bool {
-        matches!(self.sign_in.state, SignInState::Starting { .. })
+        matches!(self.sign_in.state, SignInState::Starting { .. } | SignInState::Waiting { .. })
             || self.export.any_active()
             || self.batch.is_running()
             || Screen::EVERY.into_iter().any(|screen| self.is_waiting(screen))

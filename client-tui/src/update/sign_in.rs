@@ -12,7 +12,9 @@ use crate::sign_in_method::SignInMethod;
 pub(super) fn on_step(model: &mut Model, step: Step) {
     match step {
         Step::Device(prompt) => model.sign_in.state = SignInState::Device(prompt),
-        Step::GoTo { url, browser } => model.sign_in.state = SignInState::Waiting { url, browser },
+        Step::GoTo { url, browser } => {
+            model.sign_in.state = SignInState::Waiting { since: model.now, url, browser };
+        }
         Step::PasteRefused(reason) => model.sign_in.paste_error = Some(reason),
     }
 }
@@ -167,6 +169,10 @@ pub(super) fn copy_address(model: &mut Model) -> Vec<RuntimeEffect> {
         SignInState::Waiting { url, .. } => {
             model.notice = Some("The address was copied.".to_owned());
             vec![RuntimeEffect::Copy(url.clone())]
+        }
+        SignInState::Device(prompt) => {
+            model.notice = Some("The code was copied.".to_owned());
+            vec![RuntimeEffect::Copy(prompt.user_code.clone())]
         }
         _ => Vec::new(),
     }

@@ -13,6 +13,10 @@ use crate::api::{DevicePrompt, SignedInSession};
 use crate::keys::Action;
 use crate::model::answer::Answer;
 use crate::model::{Model, SignInState};
+use crate::sign_in_method::SignInMethod;
+
+/// Seconds of waiting after which the screen says what an error page in the browser usually means.
+const HINT_AFTER_S: i64 = 20;
 
 pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
     if let Some(inspector) = &model.sign_in.inspector {
@@ -39,7 +43,12 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
             ));
         }
         SignInState::Out => {
-            lines.push(Line::raw("No user is signed in. Press Enter to sign in with your browser."));
+            lines.push(Line::raw(match model.about.sign_in_method {
+                SignInMethod::Browser => "No user is signed in. Press Enter to sign in with your browser.",
+                SignInMethod::Device => {
+                    "No user is signed in. Press Enter to sign in on another device, because this is a session of SSH."
+                }
+            }));
             demo_hint(model, &mut lines);
         }
         SignInState::Starting { since } => {
@@ -69,7 +78,7 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
             draw_device(model, prompt, canvas, area);
             return;
         }
-        SignInState::Waiting { url, browser } => {
+        SignInState::Waiting { since, url, browser } => {
             let key = model.keys.label(Action::CopyAddress);
             lines.push(Line::raw(match browser {
                 Ok(()) => {
@@ -82,7 +91,12 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
             lines.push(Line::styled(url.as_str(), theme.accent()));
             demo_hint(model, &mut lines);
             lines.push(Line::default());
-            lines.push(Line::raw("Waiting for the browser to return."));
+            lines.push(waiting_line("Waiting for the browser to return", *since, model.now, theme));
+            if model.now.as_second() - since.as_second() >= HINT_AFTER_S {
+                let hint = "If the browser shows an error page, the server usually does not know the client id, or the \
+                            client is registered with another redirect URI.";
+                lines.push(Line::styled(hint, theme.warning()));
+            }
             lines.push(Line::raw(format!(
                 "If the browser runs on another machine, press {} and paste its last address above.",
                 model.keys.label(Action::NextField)
@@ -110,8 +124,12 @@ fn draw_device(model: &Model, prompt: &DevicePrompt, canvas: &mut Canvas, area: 
         Line::raw("and enter this code:"),
         Line::styled(prompt.user_code.as_str(), theme.good()),
         Line::default(),
+        Line::raw(format!("{} copies the code.", model.keys.label(Action::CopyAddress))),
         Line::raw(format!("The code expires in {} min {:02} s. Esc cancels.", left_s / 60, left_s % 60)),
     ];
+    if let Some(address) = &prompt.complete_address {
+        lines.insert(5, Line::styled(format!("or open {address}"), theme.quiet()));
+    }
     demo_hint(model, &mut lines);
     let address = prompt.complete_address.as_deref().filter(|_| !model.about.display.ascii);
     let code = address.and_then(|address| QrCode::new(address).ok());

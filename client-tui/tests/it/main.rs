@@ -25,6 +25,7 @@ mod profiles;
 #[cfg(unix)]
 mod pty;
 #[cfg(unix)]
+mod reasons;
 mod rude_terminal;
 mod server;
 mod session;
