@@ -7,9 +7,9 @@ use jiff::Timestamp;
 
 use super::ServerFacts;
 use super::viewer::{ViewedFile, Viewer};
-use crate::api::{ExportLevel, KickOff};
+use crate::api::{ContentEntry, ExportLevel, KickOff, percent};
 use crate::clock::TICK_MS;
-use crate::export::{ExportEvent, ExportJob, ExportPhase, FileProgress, FileStatus};
+use crate::export::{ExportEvent, ExportFile, ExportJob, ExportPhase, FileList, FileProgress, FileStatus};
 use crate::form::{Form, FormField};
 
 /// Number of samples of the rates of a download in one second.
@@ -45,6 +45,16 @@ pub struct ExportRow {
     pub foreign_host: Option<String>,
     /// Time of the last tick, and what was on disk then.
     measured: Option<(Timestamp, Transferred)>,
+}
+
+/// A choice for the level of a new export.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportChoice {
+    /// The value of the field `level`.
+    pub level: String,
+    pub title: String,
+    /// Number of members of a group, if it is known.
+    pub members: Option<u64>,
 }
 
 /// Bytes and resources that a download has written.
@@ -144,6 +154,37 @@ impl ExportScreen {
         Ok(request)
     }
 
+    /// The choices for the level of a new export: the groups of the server, all patients, and the whole
+    /// server.
+    /// A level that the user has entered is another one.
+    pub fn choices(&self, groups: &[ContentEntry]) -> Vec<ExportChoice> {
+        let choice =
+            |level: String, title: &str, members| ExportChoice { level, title: title.to_owned(), members };
+        let groups =
+            groups.iter().map(|group| choice(format!("Group/{}", group.id), &group.title, group.count));
+        let mut choices: Vec<_> = groups.collect();
+        choices.push(choice("Patient".to_owned(), "All patients", None));
+        choices.push(choice(String::new(), "The whole server", None));
+        let entered = self.form.value("level");
+        if choices.iter().all(|choice| choice.level != entered) {
+            choices.insert(0, choice(entered.clone(), &entered, None));
+        }
+        choices
+    }
+
+    /// The index of the level of the form in these choices.
+    pub fn chosen(&self, choices: &[ExportChoice]) -> usize {
+        let level = self.form.value("level");
+        choices.iter().position(|choice| choice.level == level).unwrap_or(0)
+    }
+
+    /// The fields of the form that limit the export, with their values.
+    pub fn limits(&self) -> Vec<String> {
+        let fields = self.form.fields.iter().filter(|field| !matches!(field.name, "level" | "folder"));
+        let filled = fields.filter(|field| !field.text().trim().is_empty());
+        filled.map(|field| format!("{}={}", field.name, field.text().trim())).collect()
+    }
+
     /// The selected export, unless the form is visible.
     pub fn selected(&self) -> Option<&ExportRow> {
         if self.form_open() { None } else { self.rows.get(self.selected) }
@@ -220,6 +261,42 @@ impl ExportRow {
             self.rates.iter().rev().take(samples).map(value).sum::<u64>() / samples as u64
         };
         TransferRate { bytes: mean(|rate| rate.bytes), resources: mean(|rate| rate.resources) }
+    }
+
+    /// The resources that are here, and the number of all, if the manifest has counts.
+    pub fn resources(&self) -> (u64, Option<u64>) {
+        let output = |file: &&ExportFile| file.list == FileList::Output;
+        let total = self.job.files.iter().filter(output).map(|file| file.count).sum::<Option<u64>>();
+        let files = self.job.files.iter().zip(&self.files).filter(|(file, _)| output(file));
+        let here = files.map(|(file, progress)| match progress.status {
+            FileStatus::Done => file.count.unwrap_or(progress.resources),
+            _ => progress.resources,
+        });
+        (here.sum(), total.filter(|total| *total > 0))
+    }
+
+    /// How much of the export is done, in percent: on the server, or of its download.
+    pub fn percent(&self) -> Option<u64> {
+        match self.job.phase {
+            ExportPhase::Running => {
+                let progress = self.waiting().and_then(|waiting| waiting.progress.as_deref())?;
+                percent(progress).map(u64::from)
+            }
+            ExportPhase::Downloading => {
+                let done = self.files.iter().filter(|file| file.status == FileStatus::Done).count() as u64;
+                match self.resources() {
+                    (here, Some(total)) => Some((here * 100 / total).min(100)),
+                    (_, None) => (done * 100).checked_div(self.files.len() as u64),
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// The seconds until the download is complete, at its mean rate.
+    pub fn seconds_left(&self) -> Option<u64> {
+        let (here, total) = self.resources();
+        total?.saturating_sub(here).checked_div(self.mean_rate(self.rates.len()).resources)
     }
 
     /// Applies the progress of the task.

@@ -25,7 +25,7 @@ use serde_json::Value;
 use self::answer::Answer;
 use self::server_facts::ServerFacts;
 use crate::api::{
-    Bearer, Claims, DevicePrompt, RecordedExchange, SignedInSession, TokenInspection, TokenKind,
+    Bearer, Claims, ContentKind, DevicePrompt, RecordedExchange, SignedInSession, TokenInspection, TokenKind,
 };
 use crate::display::DisplayOptions;
 use crate::form::{Form, FormField};
@@ -38,7 +38,9 @@ pub use batch::{BatchState, BatchView};
 pub use codes::{CodesScreen, Operation, OperationState, OtherAnswer, Question, SentQuestion, TokenChoice};
 pub use completion::{Completion, CompletionItem};
 pub use confirmation::{Confirmation, PendingConfirmation, YES};
-pub use export::{Activity, ExportRow, ExportScreen, SAMPLES_OF_A_SECOND, TransferRate, Waiting};
+pub use export::{
+    Activity, ExportChoice, ExportRow, ExportScreen, SAMPLES_OF_A_SECOND, TransferRate, Waiting,
+};
 pub use home::{FoundConcept, HomeRow, HomeScreen, SystemMatches};
 pub use overlay::Overlay;
 pub use profile_menu::{ProfileConfirmation, ProfileMenu};
@@ -466,6 +468,15 @@ impl Model {
         } else {
             Bearer::Anonymous
         }
+    }
+
+    /// The choices for the level of a new export.
+    pub fn export_choices(&self) -> Vec<ExportChoice> {
+        let groups = match self.home.list(ContentKind::Groups) {
+            Answer::Done(list) => list.entries.as_slice(),
+            _ => &[],
+        };
+        self.export.choices(groups)
     }
 
     /// The form of the visible screen. The sign-in screen has a form only while it waits for the browser.

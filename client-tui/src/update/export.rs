@@ -142,6 +142,16 @@ pub(super) fn delete(model: &mut Model, confirmed: Option<&Confirmation>) -> Vec
     vec![RuntimeEffect::DeleteExport { folder, bearer }]
 }
 
+/// Chooses another level for the new export. `step` returns the new index for the present one and the last
+/// one.
+pub(super) fn choose(model: &mut Model, step: impl Fn(usize, usize) -> usize) {
+    let choices = model.export_choices();
+    let chosen = step(model.export.chosen(&choices), choices.len() - 1);
+    if let Some(choice) = choices.get(chosen) {
+        model.export.form.set("level", &choice.level);
+    }
+}
+
 /// Moves the selection in the table.
 pub(super) fn select(model: &mut Model, selected: usize) {
     model.export.selected = selected.min(model.export.rows.len().saturating_sub(1));

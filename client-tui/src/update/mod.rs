@@ -144,6 +144,7 @@ fn on_click(model: &mut Model, target: ClickTarget) -> Vec<RuntimeEffect> {
         }
         ClickTarget::Row(at) => match model.screen {
             Screen::Home => return home::select(model, at),
+            Screen::Export if model.export.form_open() => export::choose(model, |_, _| at),
             Screen::Export => export::select(model, at),
             Screen::Requests => {
                 model.requests.selected = at.min(model.requests.exchanges.len().saturating_sub(1))
@@ -406,6 +407,7 @@ fn scroll(model: &mut Model, down: bool, by: usize) -> Vec<RuntimeEffect> {
             return home::select(model, selected);
         }
         Screen::Files => return viewer::scroll(model, down, by as u64),
+        Screen::Export if model.export.form_open() => export::choose(model, step),
         Screen::Export if by == PAGE => {
             let last = model.export.selected().map_or(0, |row| row.files.len().saturating_sub(1));
             model.export.scroll = step(model.export.scroll, last);

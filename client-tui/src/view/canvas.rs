@@ -93,6 +93,19 @@ impl<'a, 'f> Canvas<'a, 'f> {
         [above, below]
     }
 
+    /// Divides an area into a list and the details of its selected row, which get more space while they have
+    /// the focus.
+    pub fn split_list(&self, area: Rect, details: bool) -> [Rect; 2] {
+        if self.zoomed {
+            return [Rect::default(), area];
+        }
+        let list = if details { 45 } else { 70 };
+        let percent = (list + self.pane_steps * PANE_STEP).clamp(15, 85);
+        Layout::horizontal([Constraint::Percentage(percent as u16), Constraint::Min(0)])
+            .spacing(u16::from(!self.borders) * 2)
+            .areas(area)
+    }
+
     /// Returns whether [`Self::split`] puts the panes beside each other.
     pub fn is_wide(&self) -> bool {
         self.area().width >= TWO_PANES

@@ -6,14 +6,15 @@ use ratatui::text::{Line, Span};
 
 use super::canvas::Canvas;
 use super::compared::{self, Comparison};
-use super::parts::{WAITING, clock, error_line, waiting_line};
+use super::parts::{WAITING, clock, error_line, push_right, waiting_line, wrapped_lines};
 use super::theme::Theme;
 use crate::api::{
     EXPANSION_PAGE, ExpandQuery, Expansion, LookupAnswer, LookupQuery, SubsumesAnswer, SubsumesQuery,
     ValidateCode, ValidationAnswer,
 };
+use crate::keys::Action;
 use crate::model::answer::Answer;
-use crate::model::{Model, Operation, OperationState, Question};
+use crate::model::{ClickTarget, Model, Operation, OperationState, Question};
 
 pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
     let [operations, _, rest] = Layout::vertical([
@@ -47,21 +48,38 @@ fn draw_operation<Q: ShownQuestion<A>, A>(
     canvas: &mut Canvas,
     area: Rect,
 ) {
-    let fields = state.form.fields.len() as u16;
-    // Half of a low screen remains for the answer.
-    let shown = fields.min((area.height / 2).max(1));
-    let [left, right] = canvas.split(area, shown);
-    let left = canvas.pane("Question", model.typing, left);
     let theme = canvas.theme;
     let token = model.token_choice();
+    // The form is shown until it was sent, and while it is edited.
+    let sent = state.sent.as_ref().filter(|_| !model.typing && !state.is_stale(&token));
+    let (left, right) = match sent {
+        Some(sent) => {
+            let [line, rest] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
+            let key = model.keys.label(Action::NextField);
+            let mut question = Line::styled(format!(" {}", sent.question.describe()), theme.strong());
+            push_right(&mut question, Span::styled(format!("{key} edits "), theme.quiet()), line.width);
+            canvas.draw(question, line);
+            canvas.regions.push((line, ClickTarget::Field(0)));
+            (None, rest)
+        }
+        None => {
+            let fields = state.form.fields.len() as u16;
+            // Half of a low screen remains for the answer.
+            let [left, right] = canvas.split(area, fields.min((area.height / 2).max(1)));
+            (Some(left), right)
+        }
+    };
     let head = Line::styled(format!("{} as {}", Q::REQUEST, token.name), theme.quiet());
     let mut lines = Vec::new();
-    if canvas.is_wide() {
-        let rest = canvas.form(&state.form, model.typing, left);
-        canvas.text(vec![head], rest);
-    } else {
-        canvas.form_rows(&state.form, model.typing, left);
-        lines.extend([head, Line::default()]);
+    if let Some(left) = left {
+        let left = canvas.pane("Question", model.typing, left);
+        if canvas.is_wide() {
+            let rest = canvas.form(&state.form, model.typing, left);
+            canvas.text(vec![head], rest);
+        } else {
+            canvas.form_rows(&state.form, model.typing, left);
+            lines.extend([head, Line::default()]);
+        }
     }
     let right = canvas.pane("Answer", !model.typing, right);
     if let (Some(sent), Some(other)) = (&state.sent, &state.other) {
@@ -76,28 +94,26 @@ fn draw_operation<Q: ShownQuestion<A>, A>(
         compared::draw(comparison, model.codes.scroll, canvas, right);
         return;
     }
-    match &state.sent {
-        None => lines.push(Line::raw(Q::PROMPT)),
-        Some(sent) => {
-            if state.is_stale(&token) {
-                lines.push(Line::styled(
-                    "The form or the token has changed since this question. Press Enter to ask again.",
-                    theme.warning(),
-                ));
-            }
-            lines.extend(answer_lines(&sent.question, &sent.answer, model.now, theme));
-            lines.push(Line::default());
-            let asked = format!("{}  {}", clock(sent.sent_at, &model.about.zone), sent.question.describe());
-            lines.push(Line::styled(asked, theme.quiet()));
-            lines.push(Line::styled(
-                format!("asked {} as {}", sent.token.server, sent.token.name),
-                theme.quiet(),
-            ));
-            let command = state.sent_command(&model.about).unwrap_or_default();
-            lines.push(Line::styled(format!("$ {command}"), theme.quiet()));
-        }
+    let Some(sent) = &state.sent else {
+        lines.push(Line::raw(Q::PROMPT));
+        canvas.text(lines, right);
+        return;
+    };
+    if state.is_stale(&token) {
+        lines.push(Line::styled(
+            "The form or the token has changed since this question. Press Enter to ask again.",
+            theme.warning(),
+        ));
     }
-    canvas.scrolled_text(lines, model.codes.scroll, right);
+    lines.extend(answer_lines(&sent.question, &sent.answer, model.now, theme));
+    let command = state.sent_command(&model.about).unwrap_or_default();
+    let asked = format!("{}  {} as {}", clock(sent.sent_at, &model.about.zone), Q::REQUEST, sent.token.name);
+    let foot = [asked, format!("$ {command}")];
+    let height: usize = foot.iter().map(|line| wrapped_lines(line, right.width.into())).sum();
+    let height = if right.height < 10 { 0 } else { height as u16 };
+    let [answer, below] = Layout::vertical([Constraint::Min(0), Constraint::Length(height)]).areas(right);
+    canvas.scrolled_text(lines, model.codes.scroll, answer);
+    canvas.text(foot.map(|line| Line::styled(line, theme.quiet())).into(), below);
 }
 
 fn answer_lines<'a, Q: ShownQuestion<A>, A>(

@@ -8,12 +8,12 @@ use ratatui::widgets::{Gauge, Paragraph, Sparkline};
 use unicode_width::UnicodeWidthStr as _;
 
 use super::canvas::{Canvas, MARK};
-use super::parts::{error_line, shorten_middle};
+use super::parts::{error_line, push_right, shorten_middle, size, wrapped_lines};
 use super::theme::Theme;
 use crate::api::percent;
 use crate::export::{ExportFile, ExportPhase, FileList, FileProgress, FileStatus};
 use crate::keys::{Action, KeyTable};
-use crate::model::{Activity, ExportRow, Model, SAMPLES_OF_A_SECOND, TransferRate, Waiting};
+use crate::model::{Activity, ExportChoice, ExportRow, Model, SAMPLES_OF_A_SECOND, TransferRate, Waiting};
 
 /// Maximum number of rows of the table of exports, if the files are below it.
 const TABLE_ROWS: u16 = 6;
@@ -42,23 +42,50 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
     }
 }
 
+/// Draws the choices for a new export, or the form while it is edited.
 fn draw_new(model: &Model, canvas: &mut Canvas, area: Rect) {
-    let rest = canvas.form(&model.export.form, model.typing, area);
+    let theme = canvas.theme;
     let token = match &model.about.backend_id {
         Some(id) => format!("with the token of the backend client {id}"),
         None => {
             "with the token of the signed-in user; --backend-client and --backend-key set a client".to_owned()
         }
     };
-    let quiet = canvas.theme.quiet();
-    let mut lines = vec![
-        Line::raw("Press Enter to start the export. The files are downloaded when it is complete."),
-        Line::styled(format!("The export is started {token}."), quiet),
-    ];
+    let mut lines = Vec::new();
+    let rest = if model.typing {
+        canvas.form(&model.export.form, true, area)
+    } else {
+        let choices = model.export_choices();
+        let chosen = model.export.chosen(&choices);
+        let height = (choices.len() as u16 + 1).min(area.height.saturating_sub(6).max(1));
+        let [list, rest] = Layout::vertical([Constraint::Length(height), Constraint::Min(0)]).areas(area);
+        canvas.list(choices.len(), chosen, list, |index| {
+            choice_line(&choices[index], index == chosen, list.width, theme)
+        });
+        let folder = model.export.form.value("folder");
+        let limits = model.export.limits();
+        let limited = if limits.is_empty() { String::new() } else { format!(", {}", limits.join(", ")) };
+        let what = choices.get(chosen).map(|choice| choice.title.as_str()).unwrap_or_default();
+        lines.push(Line::styled(format!("{what}{limited}, into a new folder in {folder}"), theme.strong()));
+        let key = model.keys.label(Action::NextField);
+        lines.push(Line::styled(format!("{key} limits types, dates, elements or patients."), theme.quiet()));
+        rest
+    };
+    lines.push(Line::raw("Press Enter to start the export. The files are downloaded when it is complete."));
+    lines.push(Line::styled(format!("The export is started {token}."), theme.quiet()));
     if !model.export.rows.is_empty() {
-        lines.push(Line::styled("Press Esc to return to the list of exports.", quiet));
+        lines.push(Line::styled("Press Esc to return to the list of exports.", theme.quiet()));
     }
     canvas.text(lines, rest);
+}
+
+fn choice_line(choice: &ExportChoice, is_chosen: bool, width: u16, theme: Theme) -> Line<'static> {
+    let style = if is_chosen { theme.accent() } else { Style::new() };
+    let mark = Span::styled(if is_chosen { MARK } else { "  " }, theme.accent());
+    let mut line = Line::from(vec![mark, Span::styled(choice.title.clone(), style)]);
+    let members = choice.members.map(|count| format!("{count} members  ")).unwrap_or_default();
+    push_right(&mut line, Span::styled(format!("{members}{}", choice.level), theme.quiet()), width);
+    line
 }
 
 fn table_row(
@@ -98,10 +125,7 @@ fn state(row: &ExportRow, keys: &KeyTable, theme: Theme) -> (String, Style) {
 
 fn draw_selected(model: &Model, row: &ExportRow, canvas: &mut Canvas, area: Rect) {
     let theme = canvas.theme;
-    let mut lines = vec![
-        Line::styled(row.folder.display().to_string(), theme.quiet()),
-        Line::styled(format!("$ {}", row.command(&model.about)), theme.quiet()),
-    ];
+    let mut lines = Vec::new();
     match (&row.job.phase, &row.activity) {
         (ExportPhase::Failed(reason), _) | (_, Activity::Stopped(reason)) => {
             lines.push(error_line(reason, theme));
@@ -112,6 +136,9 @@ fn draw_selected(model: &Model, row: &ExportRow, canvas: &mut Canvas, area: Rect
         }
         _ => {}
     }
+    if row.job.phase == ExportPhase::Complete {
+        lines.push(complete_line(row, theme));
+    }
     if let Some(time) = &row.job.transaction_time {
         let total: Option<u64> = output_files(row).map(|(file, _)| file.count).sum();
         let resources = total.map(|count| format!(", {count} resources")).unwrap_or_default();
@@ -121,19 +148,51 @@ fn draw_selected(model: &Model, row: &ExportRow, canvas: &mut Canvas, area: Rect
             as_of(time, &model.about.zone)
         )));
     }
-    if row.job.phase == ExportPhase::Complete {
-        lines.push(complete_line(row, theme));
-    }
-    let height = (lines.len() as u16).min(area.height);
+    let is_downloading = row.is_active() && row.job.phase == ExportPhase::Downloading;
+    let end = [row.folder.display().to_string(), format!("$ {}", row.command(&model.about))];
+    let rows_of = |text: &str| wrapped_lines(text, area.width.into()) as u16;
+    let height = lines.iter().map(|line| rows_of(&line.to_string())).sum::<u16>().min(area.height);
+    let end_height = if area.height < height + 8 { 0 } else { end.iter().map(|line| rows_of(line)).sum() };
     let graph_height = if row.rates.is_empty() || area.height < 12 { 0 } else { 3 };
-    let [head, graph, list] =
-        Layout::vertical([Constraint::Length(height), Constraint::Length(graph_height), Constraint::Min(0)])
-            .areas(area);
-    canvas.draw(Paragraph::new(lines), head);
+    let [head, total, graph, list, foot] = Layout::vertical([
+        Constraint::Length(height),
+        Constraint::Length(u16::from(is_downloading)),
+        Constraint::Length(graph_height),
+        Constraint::Min(0),
+        Constraint::Length(end_height),
+    ])
+    .areas(area);
+    canvas.text(lines, head);
+    if is_downloading {
+        draw_total(row, canvas, total);
+    }
     if graph_height > 0 {
-        draw_throughput(row, canvas, graph);
+        draw_throughput(row, is_downloading, canvas, graph);
     }
     draw_files(row, model.export.scroll, canvas, list);
+    canvas.text(end.map(|text| Line::styled(text, theme.quiet())).into(), foot);
+}
+
+/// Draws how much of a download is here, and the time left.
+fn draw_total(row: &ExportRow, canvas: &mut Canvas, area: Rect) {
+    let (here, total) = row.resources();
+    let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
+    let left = row.seconds_left().map(|seconds| format!(" · {} left", duration(seconds))).unwrap_or_default();
+    let gauge = Gauge::default()
+        .gauge_style(canvas.theme.accent())
+        .percent(row.percent().unwrap_or(0) as u16)
+        .label(format!("{here}{of} resources{left}"))
+        .use_unicode(true);
+    canvas.draw(gauge, area);
+}
+
+/// A number of seconds in the largest unit that fits.
+fn duration(seconds: u64) -> String {
+    match seconds {
+        ..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        _ => format!("{} h", seconds / 3_600),
+    }
 }
 
 /// Draws the progress of an export that the server is running.
@@ -159,26 +218,20 @@ fn draw_waiting(model: &Model, row: &ExportRow, waiting: &Waiting, canvas: &mut 
 }
 
 /// Draws the bytes per second of the last samples, the newest on the right, and the rates of the last second.
-fn draw_throughput(row: &ExportRow, canvas: &mut Canvas, area: Rect) {
+fn draw_throughput(row: &ExportRow, is_downloading: bool, canvas: &mut Canvas, area: Rect) {
     let theme = canvas.theme;
     let [text, graph] = Layout::horizontal([Constraint::Length(40), Constraint::Min(0)]).areas(area);
     let (now, mean) = (row.mean_rate(SAMPLES_OF_A_SECOND), row.mean_rate(row.rates.len()));
     let line = |rate: TransferRate, name: &str| {
         Line::raw(format!("{:>8}/s {:>8} resources/s  {name}", size(rate.bytes), rate.resources))
     };
-    canvas.text(vec![line(now, "now"), line(mean, "mean")], text);
+    let mut lines = vec![line(mean, "mean")];
+    if is_downloading {
+        lines.insert(0, line(now, "now"));
+    }
+    canvas.text(lines, text);
     let newest = row.rates.iter().rev().take(usize::from(graph.width)).rev().map(|rate| rate.bytes);
     canvas.draw(Sparkline::default().data(newest.collect::<Vec<_>>()).style(theme.accent()), graph);
-}
-
-/// A number of bytes in the largest unit that fits.
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_000 => format!("{bytes} B"),
-        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
-        _ => format!("{:.1} GB", bytes as f64 / 1e9),
-    }
 }
 
 fn complete_line(row: &ExportRow, theme: Theme) -> Line<'static> {
@@ -220,7 +273,11 @@ fn file_line(file: &ExportFile, progress: &FileProgress, name_width: usize, them
     let (state, style) = match &progress.status {
         FileStatus::Waiting => (String::new(), Style::new()),
         FileStatus::Downloading => {
-            (format!("{}, {} lines so far", size(progress.bytes), progress.resources), Style::new())
+            let done = match file.count.filter(|count| *count > 0) {
+                Some(count) => bar(progress.resources, count),
+                None => format!("{} resources so far", progress.resources),
+            };
+            (format!("{done}  {}", size(progress.bytes)), theme.accent())
         }
         FileStatus::Retrying(reason) => (format!("retrying: {reason}"), theme.bad()),
         FileStatus::Done => (format!("saved, {}", size(progress.bytes)), Style::new()),
@@ -228,6 +285,13 @@ fn file_line(file: &ExportFile, progress: &FileProgress, name_width: usize, them
     };
     let name = shorten_middle(&file.name, name_width);
     Line::from(vec![Span::raw(format!("  {name:<name_width$} {count:>9}  ")), Span::styled(state, style)])
+}
+
+/// A bar of ten characters for a part of a whole, with its percentage.
+fn bar(part: u64, whole: u64) -> String {
+    let percent = (part * 100 / whole).min(100);
+    let filled = (percent / 10) as usize;
+    format!("{}{} {percent:>3} %", "█".repeat(filled), "▁".repeat(10 - filled))
 }
 
 /// Shortens the time of a snapshot to seconds.

@@ -176,17 +176,23 @@ fn draw_tabs(model: &Model, canvas: &mut Canvas, area: Rect) {
     }
 }
 
-/// The keys of the footer, as many as fit: those whose action is possible now.
+/// The keys of the footer whose action is possible now: as many as fit before the last two, which are those
+/// for help and for quitting.
 fn footer_line(model: &Model, width: u16, theme: Theme) -> Line<'static> {
-    let mut line = Line::default();
     let rows = model.keys.footer(model.screen, model.typing);
-    for (key, row) in rows.filter(|(_, row)| commands::unavailable(model, row.action).is_none()) {
-        let key = Span::styled(key.to_string(), theme.accent());
-        let does = Span::raw(format!(" {}  ", row.footer.unwrap_or(row.does)));
-        if line.width() + key.width() + does.width() > usize::from(width) + 2 {
-            break;
-        }
-        line.extend([key, does]);
+    let possible = rows.filter(|(_, row)| commands::unavailable(model, row.action).is_none());
+    let mut entries: Vec<_> = possible
+        .map(|(key, row)| (key.to_string(), format!(" {}  ", row.footer.unwrap_or(row.does))))
+        .collect();
+    let columns = |entries: &[(String, String)]| {
+        entries.iter().map(|(key, does)| key.width() + does.width()).sum::<usize>()
+    };
+    let last = entries.split_off(entries.len().saturating_sub(2));
+    // The blanks after the last one may be cut off.
+    while columns(&entries) + columns(&last) > usize::from(width) + 2 && entries.pop().is_some() {}
+    let mut line = Line::default();
+    for (key, does) in entries.into_iter().chain(last) {
+        line.extend([Span::styled(key, theme.accent()), Span::raw(does)]);
     }
     line
 }

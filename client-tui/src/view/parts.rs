@@ -43,6 +43,16 @@ pub(super) fn waiting_line(text: &str, since: Timestamp, now: Timestamp, theme: 
     ])
 }
 
+/// A number of bytes in the largest unit that fits.
+pub(super) fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} B"),
+        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
 /// The number of lines of a text with word wrap.
 pub(super) fn wrapped_lines(text: &str, columns: usize) -> usize {
     let columns = columns.max(1);

@@ -3,17 +3,18 @@
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
+use unicode_width::UnicodeWidthStr as _;
 
 use super::canvas::{Canvas, MARK};
 use super::json::json_line;
-use super::parts::{clock, error_line, shorten_middle};
+use super::parts::{clock, error_line, push_right, shorten_middle, size};
 use super::theme::Theme;
 use crate::api::RecordedExchange;
 use crate::json_path;
 use crate::model::Model;
 
-/// Width of the columns before the method and the address.
-const ROW_COLUMNS: u16 = 29;
+/// Minimum width for the columns of size and time.
+const ALL_COLUMNS: u16 = 60;
 
 pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
     let requests = &model.requests;
@@ -24,7 +25,7 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
         return;
     }
     if canvas.is_wide() {
-        let [list, detail] = canvas.split(area, 0);
+        let [list, detail] = canvas.split_list(area, requests.detail);
         let list = canvas.pane("Requests", !requests.detail, list);
         draw_list(model, canvas, list);
         let detail = canvas.pane("Request and response", requests.detail, detail);
@@ -42,7 +43,10 @@ fn draw_list(model: &Model, canvas: &mut Canvas, area: Rect) {
     let requests = &model.requests;
     let [head, list] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
     let theme = canvas.theme;
-    canvas.draw(Line::styled("  time      took     status  request", theme.quiet()), head);
+    let mut names = Line::styled("  status  request", theme.quiet());
+    let columns = if list.width < ALL_COLUMNS { "     took" } else { "    size      took  time    " };
+    push_right(&mut names, Span::styled(columns, theme.quiet()), list.width);
+    canvas.draw(names, head);
     canvas.list(requests.exchanges.len(), requests.selected, list, |index| {
         row(&requests.exchanges[index], index == requests.selected, list.width, model, theme)
     });
@@ -81,21 +85,32 @@ fn row<'a>(
         Some(Ok(answered)) => (answered.status.to_string(), theme.bad()),
         Some(Err(_)) => ("Error".to_owned(), theme.bad()),
     };
-    let mark = if marked { MARK } else { "  " };
     let waited_ms = (model.now.as_millisecond() - exchange.at.as_millisecond()).max(0) as u64;
     let took_ms = if exchange.outcome.is_some() { exchange.took_ms } else { waited_ms };
-    Line::from(vec![
-        Span::styled(mark, theme.accent()),
-        Span::raw(format!("{}  {took_ms:>5} ms ", clock(exchange.at, &model.about.zone))),
+    let bytes = match &exchange.outcome {
+        Some(Ok(answered)) if !answered.body.is_empty() => size(answered.body.len() as u64),
+        _ => String::new(),
+    };
+    let facts = match width < ALL_COLUMNS {
+        true => format!("{took_ms:>6} ms"),
+        false => format!("{bytes:>8} {took_ms:>6} ms  {}", clock(exchange.at, &model.about.zone)),
+    };
+    let space = usize::from(width).saturating_sub(facts.width() + 12);
+    let request = format!("{} {}", exchange.method, below_base(exchange, model));
+    let mut line = Line::from(vec![
+        Span::styled(if marked { MARK } else { "  " }, theme.accent()),
         Span::styled(format!("{status:>6}  "), style),
-        Span::styled(
-            shorten_middle(
-                &format!("{} {}", exchange.method, exchange.path()),
-                usize::from(width.saturating_sub(ROW_COLUMNS)),
-            ),
-            if marked { theme.accent() } else { Style::new() },
-        ),
-    ])
+        Span::styled(shorten_middle(&request, space), if marked { theme.accent() } else { Style::new() }),
+    ]);
+    push_right(&mut line, Span::styled(facts, theme.quiet()), width);
+    line
+}
+
+/// The address without the base address of FHIR, or else without that of the server.
+fn below_base<'a>(exchange: &'a RecordedExchange, model: &Model) -> &'a str {
+    let bases = [&model.about.fhir_base, &model.about.base_url];
+    let below = bases.into_iter().find_map(|base| exchange.url.strip_prefix(base.as_str()));
+    below.map_or(exchange.url.as_str(), |path| path.strip_prefix('/').unwrap_or(path))
 }
 
 fn detail(exchange: &RecordedExchange, theme: Theme) -> Vec<Line<'_>> {

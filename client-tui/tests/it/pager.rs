@@ -45,7 +45,7 @@ fn drive(base_url: &str) {
     assert!(body.contains("valueBoolean") && !before.contains("shown"), "{shown:?}");
     assert!(!is_raw(&terminal), "the pager has a terminal with lines");
     terminal.send("\r");
-    let after = terminal.read_until("pager");
+    let after = terminal.read_until("quit");
     assert!(after.contains(ENTER) && is_raw(&terminal), "{after:?}");
     terminal.send("q");
     assert!(child.wait().unwrap().success());

@@ -262,7 +262,7 @@ async fn a_user_signs_in_validates_exports_restarts_and_signs_out() {
     terminal.press(&["Escape"]);
     terminal.wait_for("Walking circle").await;
     terminal.press(&["Down", "Down", "Enter"]);
-    terminal.wait_for("associated").await;
+    terminal.wait_for("Walking circle, into a new folder").await;
     proxy.cut_after(10_000);
     terminal.press(&["Enter"]);
     terminal.wait_for("retrying").await;

@@ -146,6 +146,31 @@ async fn a_group_is_exported_with_two_keys() {
 }
 
 #[tokio::test]
+async fn the_level_of_an_export_is_chosen_from_a_list() {
+    let mut model = home().await;
+    press(&mut model, KeyCode::Char('4'));
+    let levels: Vec<_> = model.export_choices().into_iter().map(|choice| choice.level).collect();
+    assert_eq!(levels, ["Group/g1", "Patient", ""]);
+    for (key, level) in [
+        (KeyCode::Down, "Patient"),
+        (KeyCode::Down, ""),
+        (KeyCode::Down, ""),
+        (KeyCode::Up, "Patient"),
+        (KeyCode::Up, "Group/g1"),
+    ] {
+        press(&mut model, key);
+        assert_eq!(model.export.form.value("level"), level);
+    }
+    model.export.form.set("level", "Group/entered");
+    let choices = model.export_choices();
+    assert_eq!((choices[0].level.as_str(), model.export.chosen(&choices)), ("Group/entered", 0));
+    crate::view::check("export_choices", &model);
+    // The fields appear while one of them is edited.
+    press(&mut model, KeyCode::Tab);
+    crate::view::check("export_form", &model);
+}
+
+#[tokio::test]
 async fn a_concept_is_looked_up_compared_and_opened_in_its_tree() {
     let mut model = searched().await;
     assert!(matches!(
