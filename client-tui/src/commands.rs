@@ -147,6 +147,8 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
             Some("the batch is open; Esc closes it")
         }
         Action::OpenHistory if model.history.is_empty() => Some("no question was sent"),
+        Action::OpenBelow if model.tree.neighbour(true).is_none() => Some("there is no concept below"),
+        Action::OpenAbove if model.tree.neighbour(false).is_none() => Some("there is no concept above"),
         Action::PreviousConcept if model.tree.history.is_empty() => Some("no concept was shown before"),
         Action::NextField | Action::PreviousField if !model.has_form() => Some("no form is open"),
         _ => None,

@@ -6,6 +6,7 @@ mod codes;
 mod completion;
 mod confirmation;
 mod export;
+mod help;
 mod home;
 mod list_rows;
 mod overlay;
@@ -41,6 +42,7 @@ pub use confirmation::{Confirmation, PendingConfirmation, YES};
 pub use export::{
     Activity, ExportChoice, ExportRow, ExportScreen, SAMPLES_OF_A_SECOND, TransferRate, Waiting,
 };
+pub use help::HelpScreen;
 pub use home::{FoundConcept, HomeRow, HomeScreen, SystemMatches};
 pub use overlay::Overlay;
 pub use profile_menu::{ProfileConfirmation, ProfileMenu};
@@ -94,8 +96,7 @@ pub struct Model {
     pub history: Vec<PastQuestion>,
     pub export: ExportScreen,
     pub requests: RequestLog,
-    /// Number of lines by which Help is scrolled.
-    pub help_scroll: u16,
+    pub help: HelpScreen,
 }
 
 /// Elements that a mouse click selects.
@@ -248,7 +249,7 @@ impl Model {
                 filter: Form::new(vec![FormField::new("JSONPath", "like $.issue[*].details.text", "")]),
                 sending: None,
             },
-            help_scroll: 0,
+            help: HelpScreen::default(),
         }
     }
 
@@ -492,7 +493,8 @@ impl Model {
             Screen::Export if self.export.form_open() => Some(&mut self.export.form),
             Screen::Files => self.export.viewer.as_mut().map(|viewer| &mut viewer.filter),
             Screen::Requests => Some(&mut self.requests.filter),
-            Screen::SignIn | Screen::Export | Screen::Help => None,
+            Screen::Help => Some(&mut self.help.search),
+            Screen::SignIn | Screen::Export => None,
         }
     }
 }

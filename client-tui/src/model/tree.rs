@@ -155,6 +155,21 @@ impl TreeScreen {
         }
     }
 
+    /// The question for the selected concept below or above the shown one, or for the first one there.
+    pub fn neighbour(&self, below: bool) -> Option<HierarchyQuery> {
+        let TreeContent::Concept(SentQuestion { answer: Answer::Done(concept), .. }) = &self.shown else {
+            return None;
+        };
+        let parents = concept.parents.len();
+        let row = match below {
+            true => self.selected.max(parents),
+            false if parents == 0 => return None,
+            false if self.selected < parents => self.selected,
+            false => 0,
+        };
+        self.query_of_row(row)
+    }
+
     /// The message of the last question, if it failed.
     pub fn error(&self) -> Option<&str> {
         match &self.shown {
@@ -166,7 +181,11 @@ impl TreeScreen {
 
     /// The question for the selected concept, in the same code system as the answer.
     pub fn selected_query(&self) -> Option<HierarchyQuery> {
-        let code = self.rows().get(self.selected)?.code.clone();
+        self.query_of_row(self.selected)
+    }
+
+    fn query_of_row(&self, row: usize) -> Option<HierarchyQuery> {
+        let code = self.rows().get(row)?.code.clone();
         let (system, version) = match &self.shown {
             TreeContent::Concept(sent) => (&sent.question.system, &sent.question.version),
             TreeContent::Path(sent) => (&sent.question.system, &sent.question.version),

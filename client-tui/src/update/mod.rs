@@ -31,6 +31,8 @@ use crate::sign_in_method::SignInMethod;
 
 /// Number of lines by which the keys for pages scroll.
 const PAGE: usize = 10;
+/// More lines than any list has.
+const ALL: usize = u32::MAX as usize;
 /// Number of lines by which the mouse wheel scrolls.
 const WHEEL: usize = 3;
 /// Maximum number of steps by which a pane can be made larger or smaller.
@@ -271,6 +273,8 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::OpenInTree if model.screen == Screen::Home => return tree::open_from_home(model),
         Action::OpenInTree => return tree::open_from_codes(model),
         Action::PreviousConcept => return tree::back(model),
+        Action::OpenBelow => return tree::open_neighbour(model, true),
+        Action::OpenAbove => return tree::open_neighbour(model, false),
         Action::NextCompletion if model.screen == Screen::Home => return scroll(model, true, 1),
         Action::PreviousCompletion if model.screen == Screen::Home => return scroll(model, false, 1),
         Action::NextCompletion => completion::step(model, true),
@@ -303,8 +307,15 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
             model.typing = true;
         }
         Action::NextFile => return viewer::step_file(model, 1),
-        Action::FirstLine => return viewer::go_to_end(model, false),
+        Action::FirstLine | Action::Top if model.screen != Screen::Files => return scroll(model, false, ALL),
+        Action::LastLine if model.screen != Screen::Files => {
+            // The number of lines of a text is known to the view only.
+            let is_list = model.screen == Screen::Help || !model.list_rows().is_empty();
+            return scroll(model, true, if is_list { ALL } else { 3 * PAGE });
+        }
+        Action::FirstLine | Action::Top => return viewer::go_to_end(model, false),
         Action::LastLine => return viewer::go_to_end(model, true),
+        Action::SearchKeys => model.typing = true,
         Action::NextReference => viewer::next_reference(model),
         Action::FollowReference => return viewer::follow_reference(model),
         Action::CheckCodes => return viewer::check_codes(model),
@@ -370,6 +381,8 @@ fn leave(model: &mut Model) -> Vec<RuntimeEffect> {
         return vec![RuntimeEffect::CancelRequests(model.screen)];
     } else if model.screen == Screen::Home {
         return home::leave(model);
+    } else if model.screen == Screen::Help && !model.help.text().is_empty() {
+        model.help.search.set("search", "");
     } else if model.screen == Screen::Help {
         open(model, model.before_help);
     } else if model.screen == Screen::Requests {
@@ -400,7 +413,7 @@ fn scroll(model: &mut Model, down: bool, by: usize) -> Vec<RuntimeEffect> {
         Screen::Help => {
             // Help repeats the rows that several screens share.
             let last = model.keys.rows().len() * 3 / 2;
-            model.help_scroll = step(model.help_scroll.into(), last) as u16;
+            model.help.scroll = step(model.help.scroll.into(), last) as u16;
         }
         Screen::Home => {
             let selected = step(model.home.selected, usize::MAX);
@@ -451,6 +464,10 @@ fn send(model: &mut Model) -> Vec<RuntimeEffect> {
         Screen::Codes => codes::send(model),
         Screen::Export => export::send(model),
         Screen::Files => viewer::enter(model),
+        Screen::Help => {
+            model.typing = false;
+            Vec::new()
+        }
         Screen::Requests if model.typing => {
             model.typing = false;
             Vec::new()
@@ -461,7 +478,6 @@ fn send(model: &mut Model) -> Vec<RuntimeEffect> {
             requests.scroll = 0;
             Vec::new()
         }
-        Screen::Help => Vec::new(),
     }
 }
 

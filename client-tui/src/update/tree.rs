@@ -36,6 +36,14 @@ fn open_path(model: &mut Model) -> Vec<RuntimeEffect> {
     vec![RuntimeEffect::Tree(id, TreeQuestion::Path(query), bearer)]
 }
 
+/// Opens the selected concept below or above the shown one, or the first one there.
+pub(super) fn open_neighbour(model: &mut Model, below: bool) -> Vec<RuntimeEffect> {
+    match model.tree.neighbour(below) {
+        Some(query) => open(model, query, true),
+        None => Vec::new(),
+    }
+}
+
 /// Returns to the concept that was shown before.
 pub(super) fn back(model: &mut Model) -> Vec<RuntimeEffect> {
     match model.tree.history.pop() {

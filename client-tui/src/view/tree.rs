@@ -1,4 +1,5 @@
-//! The hierarchy browser: the form, and a concept between the concepts above and below it, or a path.
+//! The hierarchy browser: a concept between the columns of the concepts above and below it, or a path, and
+//! the form of the question.
 
 use jiff::Timestamp;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -6,11 +7,15 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::canvas::{Canvas, MARK};
-use super::parts::{WAITING, clock, error_line, waiting_line};
+use super::parts::{WAITING, clock, error_line, push_right, waiting_line, wrapped_lines};
 use super::theme::Theme;
-use crate::api::{ConceptLabel, HierarchyConcept, HierarchyPath};
+use crate::api::{ConceptLabel, HierarchyConcept, HierarchyPath, HierarchyQuery};
+use crate::keys::Action;
 use crate::model::answer::Answer;
-use crate::model::{Model, Question, SentQuestion, TreeContent};
+use crate::model::{ClickTarget, Model, Question, SentQuestion, TreeContent};
+
+/// Minimum width for three columns.
+const COLUMNS_WIDTH: u16 = 72;
 
 enum TreeRow<'a> {
     /// A concept that can be opened.
@@ -23,6 +28,17 @@ enum TreeRow<'a> {
 
 pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
     let tree = &model.tree;
+    let answered = match &tree.shown {
+        TreeContent::Concept(sent) if !model.typing => match &sent.answer {
+            Answer::Done(concept) => Some((sent, concept)),
+            _ => None,
+        },
+        _ => None,
+    };
+    if let Some((sent, concept)) = answered {
+        draw_concept(model, sent, concept, canvas, area);
+        return;
+    }
     let fields = tree.form.fields.len() as u16;
     let [left, right] = canvas.split(area, fields.min((area.height / 2).max(1)));
     let left = canvas.pane("Code system", model.typing, left);
@@ -55,6 +71,82 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
         None => draw_rows(&rows, tree.selected, canvas, list),
     }
     canvas.text(facts, facts_area);
+}
+
+/// Draws a concept between the concepts above and below it: in three columns, or as a tree if the terminal is
+/// narrow.
+fn draw_concept(
+    model: &Model,
+    sent: &SentQuestion<HierarchyQuery, HierarchyConcept>,
+    concept: &HierarchyConcept,
+    canvas: &mut Canvas,
+    area: Rect,
+) {
+    let theme = canvas.theme;
+    let facts = question(model, sent, theme);
+    let height: usize = facts.iter().map(|line| wrapped_lines(&line.to_string(), area.width.into())).sum();
+    let height = if area.height < 14 { 0 } else { height as u16 };
+    let [line, columns, foot] =
+        Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(height)]).areas(area);
+    let mut head = Line::styled(format!(" {}#{}", sent.question.system, sent.question.code), theme.strong());
+    let key = model.keys.label(Action::NextField);
+    push_right(&mut head, Span::styled(format!("{key} edits "), theme.quiet()), line.width);
+    canvas.draw(head, line);
+    canvas.regions.push((line, ClickTarget::Field(0)));
+    canvas.text(facts, foot);
+    if area.width < COLUMNS_WIDTH {
+        draw_rows(&concept_rows(concept, theme), model.tree.selected, canvas, columns);
+        return;
+    }
+    let [above, own, below] = Layout::horizontal([
+        Constraint::Percentage(31),
+        Constraint::Percentage(31),
+        Constraint::Percentage(38),
+    ])
+    .areas(columns);
+    let parents = concept.parents.len();
+    let is_below = model.tree.selected >= parents;
+    let title = |name: &str, count: usize| format!("{name} {count}");
+    let above = canvas.pane(&title("Above", parents), !is_below, above);
+    draw_neighbours(&concept.parents, 0, model.tree.selected, canvas, above);
+    let own = canvas.pane("Concept", false, own);
+    let mut lines = vec![
+        Line::styled(concept.display.clone().unwrap_or_else(|| concept.code.clone()), theme.good()),
+        Line::styled(concept.code.clone(), theme.accent()),
+    ];
+    let source = concept.name.iter().chain(&concept.version);
+    lines.extend(source.map(|text| Line::styled(text.clone(), theme.quiet())));
+    if let Some(definition) = &concept.definition {
+        lines.extend([Line::default(), Line::raw(definition.clone())]);
+    }
+    canvas.text(lines, own);
+    let below = canvas.pane(&title("Below", concept.children.len()), is_below, below);
+    draw_neighbours(&concept.children, parents, model.tree.selected, canvas, below);
+}
+
+/// Draws concepts as a list. `first` is the number of the first one.
+fn draw_neighbours(
+    concepts: &[ConceptLabel],
+    first: usize,
+    selected: usize,
+    canvas: &mut Canvas,
+    area: Rect,
+) {
+    let theme = canvas.theme;
+    if concepts.is_empty() {
+        canvas.draw(Line::styled("none", theme.quiet()), area);
+        return;
+    }
+    let rows = concepts.iter().enumerate().map(|(index, concept)| {
+        let is_selected = first + index == selected;
+        let style = if is_selected { theme.accent() } else { Style::new() };
+        let mark = Span::styled(if is_selected { MARK } else { "  " }, theme.accent());
+        let name = concept.display.as_deref().unwrap_or(&concept.code);
+        let mut line = Line::from(vec![mark, Span::styled(name.to_owned(), style)]);
+        push_right(&mut line, Span::styled(concept.code.clone(), theme.quiet()), area.width);
+        (Some(first + index), line)
+    });
+    canvas.numbered_rows(rows.collect(), selected, area);
 }
 
 fn head(model: &Model, theme: Theme) -> Line<'static> {

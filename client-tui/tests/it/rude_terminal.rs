@@ -53,7 +53,7 @@ fn a_late_colour_answer_is_not_read_as_keys() {
     std::thread::sleep(Duration::from_millis(500));
     terminal.send("bb/bbbb\x1b\\");
     terminal.send("6");
-    terminal.read_until("open-home");
+    terminal.read_until("search-everything");
     // With an open palette, the key would be a character of its text.
     terminal.send("q");
     assert_eq!(exit_code(&mut child), Some(0));

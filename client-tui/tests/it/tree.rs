@@ -141,6 +141,20 @@ fn neighbours_are_opened_and_the_history_leads_back() {
 }
 
 #[test]
+fn h_and_l_walk_up_and_down() {
+    let mut model = shown();
+    let id = asked(&press(&mut model, KeyCode::Char('l')), "folding-cane");
+    let leaf = HierarchyConcept { parents: vec![label("cane", "Cane")], ..HierarchyConcept::default() };
+    update(&mut model, Message::Tree(id, TreeAnswer::Concept(Ok(leaf))));
+    assert_eq!(press(&mut model, KeyCode::Char('l')), []);
+    assert_eq!(model.notice.as_deref(), Some("Not possible: there is no concept below."));
+    let id = asked(&press(&mut model, KeyCode::Char('h')), "cane");
+    update(&mut model, Message::Tree(id, TreeAnswer::Concept(Ok(cane()))));
+    press(&mut model, KeyCode::Down);
+    asked(&press(&mut model, KeyCode::Char('l')), "quad-cane");
+}
+
+#[test]
 fn a_code_of_the_forms_is_opened_in_the_tree() {
     let mut model = model();
     press(&mut model, KeyCode::Char('2'));

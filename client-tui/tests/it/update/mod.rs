@@ -18,6 +18,7 @@ use trefoil_tui::update::update;
 use self::codes::validated;
 use self::requests::{answered, exchange};
 use crate::support::{model, now, press, session, type_text, wait};
+use crate::view::picture;
 
 #[test]
 fn letters_are_keys_outside_and_text_inside_of_fields() {
@@ -132,6 +133,42 @@ fn the_palette_has_other_screens_and_earlier_questions() {
     press(&mut model, KeyCode::Char('1'));
     choose(&mut model, "file of codes");
     assert!(model.screen == Screen::Codes && model.batch.open, "the command of another screen");
+}
+
+#[test]
+fn help_begins_with_the_screen_before_and_is_searched() {
+    let mut model = model();
+    press(&mut model, KeyCode::Char('5'));
+    press(&mut model, KeyCode::Char('?'));
+    let position = |model: &Model, text: &str| picture(model, 120, 40).find(text);
+    assert!(position(&model, "copy as a curl command") < position(&model, "Everywhere"));
+    press(&mut model, KeyCode::Char('/'));
+    type_text(&mut model, "export resume");
+    let shown = picture(&model, 120, 40);
+    assert!(shown.contains("resume the selected export") && !shown.contains("copy as a curl"), "{shown}");
+    press(&mut model, KeyCode::Esc);
+    press(&mut model, KeyCode::Esc);
+    assert!(position(&model, "copy as a curl command").is_some(), "Esc removes the words first");
+    press(&mut model, KeyCode::Esc);
+    assert_eq!(model.screen, Screen::Requests);
+}
+
+#[test]
+fn the_keys_of_vim_go_to_the_ends_of_a_list() {
+    let mut model = model();
+    press(&mut model, KeyCode::Char('5'));
+    for id in 0..40 {
+        update(&mut model, Message::Exchanged(exchange(id, answered(200))));
+    }
+    press(&mut model, KeyCode::Char('g'));
+    assert_eq!(model.requests.selected, 0);
+    let control = |model: &mut Model, letter| {
+        update(model, Message::Key(KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL)));
+        model.requests.selected
+    };
+    assert_eq!([control(&mut model, 'd'), control(&mut model, 'd'), control(&mut model, 'u')], [10, 20, 10]);
+    press(&mut model, KeyCode::Char('G'));
+    assert_eq!(model.requests.selected, 39);
 }
 
 #[test]
