@@ -71,6 +71,10 @@ async fn run(args: Args) -> Result<(), CommandFailure> {
         (profile, _) => profile?,
     };
     let Some(command) = args.command else {
+        if std::env::var("TERM").is_ok_and(|term| term == "dumb") {
+            let reason = "TERM is 'dumb', which shows no screens; 'trefoil-tui help' lists the commands";
+            return Err(CommandFailure::Terminal(std::io::Error::other(reason)));
+        }
         let settings = settings::read(&settings::path_of_user()?)?;
         let mut display = DisplayOptions::from_environment(args.ascii, settings.theme);
         if args.no_color {

@@ -167,7 +167,7 @@ pub fn run_program(cli: CommandLine) -> ExitCode {
 
 /// Writes a page for the program and for each of its commands.
 fn write_man_pages(folder: &Path) -> ExitCode {
-    match help::write_man_pages::<CommandLine>(folder) {
+    match help::write_man_pages::<CommandLine>(folder, &[]) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: failed to write the man pages to {}: {error}", folder.display());

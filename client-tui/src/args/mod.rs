@@ -1,5 +1,6 @@
 //! The command line: options of the profile, and one subcommand for each function of the screens.
 
+pub mod man_sections;
 mod vocabulary;
 
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ pub const USER_SCOPE: &str = "openid profile email user/ValueSet.rs user/CodeSys
 /// Default scope of a backend token.
 pub const BACKEND_SCOPE: &str = "system/*.read";
 /// Environment variable with the access token to send.
-const TOKEN_VARIABLE: &str = "TREFOIL_TOKEN";
+pub(crate) const TOKEN_VARIABLE: &str = "TREFOIL_TOKEN";
 /// Default number of concurrent downloads of an export.
 pub const PARALLEL_DOWNLOADS: usize = 4;
 
@@ -179,7 +180,9 @@ pub enum Command {
     #[command(after_help = "Example:\n  trefoil-tui sign-out --demo ./demo")]
     SignOut(SignOutArgs),
     /// Print the claims of the signed-in user
-    #[command(after_help = "Example:\n  echo $TOKEN | trefoil-tui userinfo --demo ./demo --token - --json")]
+    #[command(
+        after_help = "Example:\n  echo $TOKEN | trefoil-tui userinfo --demo ./demo --token-file - --json"
+    )]
     Userinfo(AskArgs),
     /// Check whether a code is in a value set
     #[command(after_help = "Example:\n  trefoil-tui validate-code --demo ./demo \\\n    \
@@ -239,7 +242,7 @@ impl TokenArgs {
     /// The options of `token inspect` if it needs no server: the token is given, and the server is not asked.
     pub fn offline_inspection(&self) -> Option<&InspectArgs> {
         match &self.action {
-            Some(TokenAction::Inspect(args)) if args.token.is_some() && !args.introspect => Some(args),
+            Some(TokenAction::Inspect(args)) if args.file.is_some() && !args.introspect => Some(args),
             _ => None,
         }
     }
@@ -327,12 +330,21 @@ pub struct SignOutArgs {
     pub json: bool,
 }
 
+/// A token that is sent instead of that of the profile. It is no argument, because everybody on this machine
+/// can read arguments.
+#[derive(Debug, ClapArgs)]
+pub struct TokenSource {
+    /// File with the access token to send; - reads it from stdin. The environment variable TREFOIL_TOKEN is
+    /// the token itself
+    #[arg(long, value_name = "FILE|-")]
+    pub token_file: Option<PathBuf>,
+}
+
 /// Options of commands that send one request.
 #[derive(Debug, ClapArgs)]
 pub struct AskArgs {
-    /// Access token to send; - reads the token from stdin
-    #[arg(long, value_name = "TOKEN|-", env = TOKEN_VARIABLE, hide_env_values = true)]
-    pub token: Option<String>,
+    #[command(flatten)]
+    pub token: TokenSource,
     /// Options for the sign-in if there is no `--token`.
     #[command(flatten)]
     pub sign_in: SignInArgs,
@@ -342,7 +354,7 @@ pub struct AskArgs {
 #[derive(Debug, ClapArgs)]
 pub struct TerminologyArgs {
     /// Sign in a user with the browser even if the profile has a backend client
-    #[arg(long, conflicts_with = "token")]
+    #[arg(long, conflicts_with = "token_file")]
     pub sign_in_first: bool,
     /// End with exit code 4 if the answer is negative (false, or neither equivalent nor subsumes)
     #[arg(long)]
@@ -466,9 +478,8 @@ pub struct ExportArgs {
     /// Delete the export on the server after the download
     #[arg(long)]
     pub delete: bool,
-    /// Access token to send instead of the token of the backend client; - reads the token from stdin
-    #[arg(long, value_name = "TOKEN|-", env = TOKEN_VARIABLE, hide_env_values = true)]
-    pub token: Option<String>,
+    #[command(flatten)]
+    pub token: TokenSource,
     /// Print a summary as JSON
     #[arg(long)]
     pub json: bool,
@@ -488,9 +499,8 @@ pub struct CancelArgs {
     /// Folder of the export
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
-    /// Access token to send instead of the token of the backend client; - reads the token from stdin
-    #[arg(long, value_name = "TOKEN|-", env = TOKEN_VARIABLE, hide_env_values = true)]
-    pub token: Option<String>,
+    #[command(flatten)]
+    pub token: TokenSource,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
@@ -552,11 +562,12 @@ pub enum TokenAction {
 /// Options of `token inspect`.
 #[derive(Debug, ClapArgs)]
 pub struct InspectArgs {
-    /// Token to inspect; - reads it from stdin [default: the access token of the signed-in user]
-    #[arg(value_name = "TOKEN|-")]
-    pub token: Option<String>,
+    /// File with the token to inspect; - reads it from stdin [default: the access token of the signed-in
+    /// user]
+    #[arg(value_name = "FILE|-")]
+    pub file: Option<PathBuf>,
     /// Inspect the ID token of the signed-in user
-    #[arg(long, conflicts_with = "token")]
+    #[arg(long, conflicts_with = "file")]
     pub id_token: bool,
     /// Ask the server whether the token is valid (RFC 7662), as a confidential client of the profile
     #[arg(long)]

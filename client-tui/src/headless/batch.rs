@@ -17,7 +17,7 @@ use crate::failure::CommandFailure;
 use crate::output::Output;
 
 pub(super) async fn validate_batch(api: &Api, args: ValidateBatchArgs) -> Result<(), CommandFailure> {
-    if args.file == Path::new("-") && args.ask.ask.token.as_deref() == Some("-") {
+    if args.file == Path::new("-") && args.ask.ask.token.token_file.as_deref() == Some(Path::new("-")) {
         return Err(CommandFailure::Usage(
             "only one of the file and the token can be read from stdin".to_owned(),
         ));

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::given_token::given;
 use crate::api::{Api, ApiError, Bearer, ExportLevel, KickOff};
-use crate::args::{CancelArgs, ExportArgs, ExportsArgs};
+use crate::args::{CancelArgs, ExportArgs, ExportsArgs, TokenSource};
 use crate::export::registry::RegisteredExport;
 use crate::export::run::output_totals;
 use crate::export::{
@@ -25,7 +25,7 @@ pub(super) async fn export(api: &Api, args: ExportArgs) -> Result<(), CommandFai
     if args.delete {
         api.check_writable("deletes the export with --delete")?;
     }
-    let bearer = export_bearer(api, args.token.as_deref()).await?;
+    let bearer = export_bearer(api, &args.token).await?;
     let output = Output { json: args.json };
     let watch = move |event| report_export(output, event);
     let run = match (&args.resume, &args.out) {
@@ -93,9 +93,9 @@ fn resume_command(api: &Api, folder: &Path, host: Option<&str>) -> String {
 
 /// The token for an export: the one on the command line, that of the backend client, that of the signed-in
 /// user, or none.
-async fn export_bearer(api: &Api, token: Option<&str>) -> Result<Bearer, CommandFailure> {
-    match token {
-        Some(token) => given(token),
+async fn export_bearer(api: &Api, token: &TokenSource) -> Result<Bearer, CommandFailure> {
+    match given(token)? {
+        Some(bearer) => Ok(bearer),
         None if api.profile().backend.is_some() => Ok(Bearer::Backend),
         None if api.restore_session().await.is_some() => Ok(Bearer::User),
         None if api.profile().is_anonymous() => Ok(Bearer::Anonymous),
@@ -236,7 +236,7 @@ pub fn exports(args: &ExportsArgs) -> Result<(), CommandFailure> {
 /// Cancels an export, or deletes a complete one on the server.
 pub(super) async fn cancel(api: &Api, args: &CancelArgs) -> Result<(), CommandFailure> {
     api.check_writable("deletes an export")?;
-    let bearer = export_bearer(api, args.token.as_deref()).await?;
+    let bearer = export_bearer(api, &args.token).await?;
     let job = export_run::delete(api, &bearer, &args.folder).await?;
     let details = json!({ "status": job.status_url, "phase": job.phase });
     Output { json: args.json }.result(&details, || "the export was deleted on the server".to_owned())

@@ -7,7 +7,7 @@ use command_line::text::{local_time, one_line};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::given_token::given;
+use super::given_token::{given, read_token};
 use crate::api::{
     Api, ApiError, Bearer, Revocation, SIGN_IN_AGAIN, SignatureStatus, SignedOut, TokenInspection, TokenKind,
     UserTokens, meaning,
@@ -134,8 +134,8 @@ pub(super) async fn sign_out(api: &Api, args: &SignOutArgs) -> Result<(), Comman
 }
 
 pub(super) async fn userinfo(api: &Api, args: &AskArgs) -> Result<(), CommandFailure> {
-    let bearer = match &args.token {
-        Some(token) => given(token)?,
+    let bearer = match given(&args.token)? {
+        Some(bearer) => bearer,
         None => user_bearer(api, &args.sign_in).await?,
     };
     let claims = api.userinfo(&bearer).await?;
@@ -157,11 +157,8 @@ pub(super) async fn token(api: &Api, args: &TokenArgs) -> Result<(), CommandFail
 }
 
 async fn inspect(api: &Api, args: &InspectArgs) -> Result<(), CommandFailure> {
-    let inspection = match &args.token {
-        Some(token) => match given(token)? {
-            Bearer::Given(token) => api.inspect_given(&token, args.introspect).await,
-            Bearer::User | Bearer::Backend | Bearer::Anonymous => return Err(ApiError::NotSignedIn.into()),
-        },
+    let inspection = match &args.file {
+        Some(file) => api.inspect_given(&read_token(file)?, args.introspect).await,
         None => {
             api.restore_session().await;
             let kind = if args.id_token { TokenKind::Id } else { TokenKind::UserAccess };
@@ -176,9 +173,8 @@ async fn inspect(api: &Api, args: &InspectArgs) -> Result<(), CommandFailure> {
 /// # Errors
 /// [`CommandFailure`] if the token cannot be read, or if it is not a JWT.
 pub fn decode_token(args: &InspectArgs) -> Result<(), CommandFailure> {
-    let Some(Bearer::Given(token)) = args.token.as_deref().map(given).transpose()? else {
-        return Err(ApiError::NotSignedIn.into());
-    };
+    let Some(file) = &args.file else { return Err(ApiError::NotSignedIn.into()) };
+    let token = read_token(file)?;
     let inspection = TokenInspection::decode(&token);
     if inspection.content.is_none() {
         return Err(CommandFailure::Usage(

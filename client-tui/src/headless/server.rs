@@ -5,6 +5,7 @@ use command_line::text::one_line;
 use serde_json::json;
 
 use crate::api::{Api, ApiError};
+use crate::args::man_sections::MAN_SECTIONS;
 use crate::args::{Args, CompletionsArgs, DoctorArgs, KeysArgs, ManArgs, ProfileArgs, SetupArgs};
 use crate::doctor::{self, Finding, FindingStatus};
 use crate::failure::CommandFailure;
@@ -88,5 +89,5 @@ pub fn completions(args: &CompletionsArgs) -> Result<(), CommandFailure> {
 /// # Errors
 /// [`CommandFailure::Output`] if a page cannot be written.
 pub fn man(args: &ManArgs) -> Result<(), CommandFailure> {
-    write_man_pages::<Args>(&args.out).map_err(CommandFailure::Output)
+    write_man_pages::<Args>(&args.out, &MAN_SECTIONS).map_err(CommandFailure::Output)
 }

@@ -15,8 +15,8 @@ use crate::output::Output;
 /// The token for a terminology operation: the one on the command line, the one of the backend client, or the
 /// one of a user who signs in.
 pub(super) async fn terminology_bearer(api: &Api, args: &TerminologyArgs) -> Result<Bearer, CommandFailure> {
-    match &args.ask.token {
-        Some(token) => given(token),
+    match given(&args.ask.token)? {
+        Some(bearer) => Ok(bearer),
         None if args.sign_in_first => {
             user_signs_in(api, &args.ask.sign_in).await?;
             Ok(Bearer::User)

@@ -178,7 +178,7 @@ async fn validate_batch(server: &MockServer, content: &str, more: &[&str]) -> st
         "--base-url",
         &server.uri(),
     ]);
-    command.args(["--token", "tok"]).args(more);
+    command.env("TREFOIL_TOKEN", "tok").args(more);
     output(command).await
 }
 

@@ -91,7 +91,7 @@ fn found(display: &str) -> ResponseTemplate {
 async fn compare(here: &MockServer, other: &str, more: &[&str]) -> std::process::Output {
     let mut command = program();
     command.args(["compare", "--base-url", &here.uri(), "--other-url", other]);
-    command.args(["lookup", "--system", "s", "--code", "c", "--token", "secret"]).args(more);
+    command.args(["lookup", "--system", "s", "--code", "c"]).args(more).env("TREFOIL_TOKEN", "secret");
     output(command).await
 }
 

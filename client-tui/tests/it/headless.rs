@@ -27,6 +27,13 @@ fn run(server: &Server, args: &[&str]) -> Output {
     command.args(args).arg("--demo").arg(server.data.path()).output().unwrap()
 }
 
+/// Returns the name of a file with a token.
+fn token_file(folder: &tempfile::TempDir, token: &str) -> String {
+    let path = folder.path().join("token");
+    std::fs::write(&path, token).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
 #[track_caller]
 pub fn result(output: &Output) -> Value {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -58,8 +65,28 @@ fn exit_codes_are_stable() {
     check_code(&program().args(["token", "--base-url", "ftp://t.example"]).output().unwrap(), 2, "https://");
     // Finds a free port, which is closed again so that nothing listens on it.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let (base, userinfo) = (format!("http://{free}"), ["userinfo", "--token", "t", "--base-url"]);
-    check_code(&program().args(userinfo).arg(base).output().unwrap(), 3, "cannot be reached");
+    let (base, userinfo) = (format!("http://{free}"), ["userinfo", "--base-url"]);
+    check_code(
+        &program().env("TREFOIL_TOKEN", "t").args(userinfo).arg(base).output().unwrap(),
+        3,
+        "cannot be reached",
+    );
+}
+
+#[test]
+fn a_token_is_no_argument() {
+    let given = program()
+        .args(["userinfo", "--base-url", "http://127.0.0.1:1", "--token-file", "eyJ.secret"])
+        .output();
+    let given = given.unwrap();
+    check_code(&given, 2, "a token itself is no argument");
+    assert!(!String::from_utf8_lossy(&given.stderr).contains("secret"), "it is not repeated");
+}
+
+#[test]
+fn a_dumb_terminal_has_commands_only() {
+    let opened = program().env("TERM", "dumb").args(["--base-url", "https://t.example"]).output().unwrap();
+    check_code(&opened, 1, "TERM is 'dumb', which shows no screens");
 }
 
 #[test]
@@ -67,8 +94,12 @@ fn a_command_ends_after_its_time() {
     // Accepts connections, and never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let base = format!("http://{}", silent.local_addr().unwrap());
-    let args = ["userinfo", "--token", "t", "--max-time", "1", "--base-url"];
-    check_code(&program().args(args).arg(base).output().unwrap(), 1, "within 1 s (--max-time)");
+    let args = ["userinfo", "--max-time", "1", "--base-url"];
+    check_code(
+        &program().env("TREFOIL_TOKEN", "t").args(args).arg(base).output().unwrap(),
+        1,
+        "within 1 s (--max-time)",
+    );
 }
 
 #[test]
@@ -102,8 +133,9 @@ fn a_backend_client_validates_codes_and_exports() {
         let output = run(&server, &["token", "--backend-client", client]);
         let token = String::from_utf8(output.stdout).unwrap();
         assert_eq!(token.trim().split('.').count(), 3, "{token}");
+        let token = token_file(&server.data, &token);
         let asked =
-            ["--id", "care-aids", "--code-a", "cane", "--code-b", "aid", "--json", "--token", token.trim()];
+            ["--id", "care-aids", "--code-a", "cane", "--code-b", "aid", "--json", "--token-file", &token];
         assert_eq!(result(&run(&server, &[&["subsumes"], &asked[..]].concat()))["outcome"], "subsumed-by");
     }
     check_code(
@@ -188,7 +220,7 @@ async fn a_user_signs_in_and_userinfo_accepts_the_token() {
     let token = answer["access_token"].as_str().unwrap();
     assert!(answer["id_token"].is_string(), "{answer}");
     let mut asking = program()
-        .args(["userinfo", "--json", "--token", "-", "--demo"])
+        .args(["userinfo", "--json", "--token-file", "-", "--demo"])
         .arg(server.data.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -200,7 +232,13 @@ async fn a_user_signs_in_and_userinfo_accepts_the_token() {
     check_code(
         &run(
             &server,
-            &["export", "--out", server.data.path().join("refused").to_str().unwrap(), "--token", token],
+            &[
+                "export",
+                "--out",
+                server.data.path().join("refused").to_str().unwrap(),
+                "--token-file",
+                &token_file(&server.data, token),
+            ],
         ),
         1,
         "403",
@@ -235,7 +273,7 @@ async fn terminology_server(response: ResponseTemplate) -> MockServer {
 
 fn validate(server: &MockServer, more: &[&str]) -> Command {
     let mut command = program();
-    command.args(["validate-code", "--token", "t", "--base-url", &server.uri()]);
+    command.env("TREFOIL_TOKEN", "t").args(["validate-code", "--base-url", &server.uri()]);
     command.args(["--url", "u", "--system", "s", "--code", "c"]).args(more);
     command
 }
@@ -385,26 +423,37 @@ fn a_profile_is_set_up_from_a_data_folder() {
     // The only profile is the default one; its backend client was registered with a new key.
     let output = run_in(folder.path(), &["token"]);
     let token = String::from_utf8(output.stdout).unwrap();
-    let inspection = result(&run_in(folder.path(), &["token", "inspect", token.trim(), "--json"]));
+    let inspection =
+        result(&run_in(folder.path(), &["token", "inspect", &token_file(&folder, &token), "--json"]));
     assert_eq!(inspection["signature"]["status"], "valid", "{inspection}");
     assert_eq!(inspection["content"]["claims"]["scope"], "system/*.read");
     assert_eq!(inspection["introspection"], Value::Null, "the server is not asked without --introspect");
-    let asked = ["token", "inspect", token.trim(), "--introspect", "--json"];
+    let file = token_file(&folder, &token);
+    let asked = ["token", "inspect", &file, "--introspect", "--json"];
     let introspection = &result(&run_in(folder.path(), &asked))["introspection"];
     assert_eq!(
         (&introspection["status"], &introspection["members"]["active"]),
         (&json!("active"), &Value::Null)
     );
     assert_eq!(introspection["members"]["scope"], "system/*.read", "{introspection}");
-    let unknown = result(&run_in(folder.path(), &["token", "inspect", "abc", "--introspect", "--json"]));
+    let unknown = result(&run_in(
+        folder.path(),
+        &["token", "inspect", &token_file(&folder, "abc"), "--introspect", "--json"],
+    ));
     assert_eq!(unknown["introspection"]["status"], "inactive", "{unknown}");
     let mut alone = program();
-    let alone = alone.env("XDG_CONFIG_HOME", "/nowhere").args(["token", "inspect", token.trim(), "--json"]);
+    let alone = alone.env("XDG_CONFIG_HOME", "/nowhere").args([
+        "token",
+        "inspect",
+        &token_file(&folder, &token),
+        "--json",
+    ]);
     let decoded = result(&alone.output().unwrap());
     assert_eq!(decoded["content"], inspection["content"], "no server is needed");
     assert_eq!(decoded["signature"]["status"], "unknown");
     let forged = token.trim().rsplit_once('.').unwrap().0.to_owned() + ".AAAA";
-    let inspection = result(&run_in(folder.path(), &["token", "inspect", &forged, "--json"]));
+    let inspection =
+        result(&run_in(folder.path(), &["token", "inspect", &token_file(&folder, &forged), "--json"]));
     assert_eq!(inspection["signature"]["status"], "invalid", "{inspection}");
     let findings = result(&run_in(folder.path(), &["doctor", "--json"]));
     let bad: Vec<_> =
@@ -415,6 +464,8 @@ fn a_profile_is_set_up_from_a_data_folder() {
     assert!(String::from_utf8_lossy(&script.stdout).contains("validate-code"));
     let pages = folder.path().join("man");
     run_in(folder.path(), &["man", "--out", pages.to_str().unwrap()]);
+    let page = std::fs::read_to_string(pages.join("trefoil-tui.1")).unwrap();
+    assert!(page.contains(".SH ENVIRONMENT") && page.contains(".SH FILES"), "{page}");
     assert!(std::fs::read_to_string(pages.join("trefoil-tui-export.1")).unwrap().contains("resume"));
 }
 
@@ -484,7 +535,7 @@ const SUBCOMMANDS: [(&str, &[&str], bool); 21] = [
     ("subsumes", &["--system", "s", "--code-a", "a", "--code-b", "b"], false),
     ("token", &[], false),
     ("tree", &["--system", "s", "--code", "c"], false),
-    ("userinfo", &["--token", "t"], false),
+    ("userinfo", &["--token-file", "-"], false),
     ("validate-batch", &["--file", "codes.csv"], false),
     ("validate-code", &["--url", "u", "--system", "s", "--code", "c"], false),
     ("help", &[], false),
@@ -599,6 +650,7 @@ fn a_quiet_command_prints_no_progress() {
     assert!(quiet.status.success(), "{}", String::from_utf8_lossy(&quiet.stderr));
     assert_eq!(String::from_utf8_lossy(&quiet.stderr), "");
     assert!(!quiet.stdout.is_empty(), "the result is printed");
-    let refused = run(&server, &["userinfo", "--token", "wrong", "--quiet"]);
+    let wrong = token_file(&server.data, "wrong");
+    let refused = run(&server, &["userinfo", "--token-file", &wrong, "--quiet"]);
     assert!(!refused.stderr.is_empty(), "errors are printed");
 }
