@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use command_line::text::{local_time, one_line};
+use jiff::Timestamp;
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -201,7 +202,13 @@ fn print_inspection(inspection: &TokenInspection, json: bool) -> Result<(), Comm
         }
         let more = introspection.into_iter().flat_map(|answer| answer.members_beside(claims));
         for (name, value) in known.chain(more) {
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let is_time = matches!(name.as_str(), "exp" | "iat" | "nbf" | "auth_time");
+            let time = value.as_i64().filter(|_| is_time).and_then(|time| Timestamp::from_second(time).ok());
+            let value = match (time, value.as_str()) {
+                (Some(time), _) => local_time(time),
+                (None, Some(text)) => text.to_owned(),
+                (None, None) => value.to_string(),
+            };
             let row = format!("{name:<18} {value}  {}", meaning(name));
             text.push_str(&format!("\n{}", one_line(&row)));
         }

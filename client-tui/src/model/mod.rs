@@ -370,14 +370,15 @@ impl Model {
 
     /// The token that terminology requests use now, with its description.
     pub fn token_choice(&self) -> TokenChoice {
-        let name = match &self.bearer {
+        let bearer = self.contents_bearer();
+        let name = match &bearer {
             Bearer::Backend => {
                 format!("backend {}", self.about.backend_id.as_deref().unwrap_or("without a client"))
             }
             Bearer::User | Bearer::Given(_) => "the signed-in user".to_owned(),
             Bearer::Anonymous => "nobody, without a token".to_owned(),
         };
-        TokenChoice { bearer: self.bearer.clone(), name, server: self.about.base_url.clone() }
+        TokenChoice { bearer, name, server: self.about.base_url.clone() }
     }
 
     /// The token with which the Home screen asks.
@@ -462,12 +463,9 @@ impl Model {
 
     /// The token for exports: that of the backend client, or else that of the signed-in user, or none.
     pub fn export_bearer(&self) -> Bearer {
-        if self.about.backend_id.is_some() {
-            Bearer::Backend
-        } else if self.is_signed_in() || self.about.client_id.is_some() {
-            Bearer::User
-        } else {
-            Bearer::Anonymous
+        match self.about.backend_id {
+            Some(_) => Bearer::Backend,
+            None => self.before_sign_in(Bearer::User),
         }
     }
 

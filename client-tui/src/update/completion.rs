@@ -1,9 +1,11 @@
-//! Updates of the completion of the focused field. The values are those of earlier questions; in the fields
-//! for codes of the hierarchy browser, also those that the server finds.
+//! Updates of the completion of the focused field. The values are those of earlier questions and of the lists
+//! of the server; in the fields for codes of the hierarchy browser, also those that the server finds.
 
 use super::{home, tree};
+use crate::api::ContentKind;
 use crate::fuzzy;
 use crate::history::{PastQuestion, last_segment};
+use crate::model::answer::Answer;
 use crate::model::{Completion, CompletionItem, Model, Overlay, Screen};
 use crate::msg::RuntimeEffect;
 
@@ -30,7 +32,8 @@ pub(super) fn step(model: &mut Model, down: bool) {
         let is_complete = items.iter().any(|item| item.value == text);
         model.set_completion(of_text(if is_complete { "" } else { &text }, items));
         if model.completion().is_none() {
-            model.notice = Some("No earlier question has a matching value.".to_owned());
+            model.notice =
+                Some("No earlier question and no list of the server has a matching value.".to_owned());
         }
     }
     if let Some(Overlay::Completion(completion)) = &mut model.overlay {
@@ -50,8 +53,8 @@ fn of_text(text: &str, items: Vec<CompletionItem>) -> Option<Completion> {
     Completion::of(fuzzy::matching(text, items, |item| format!("{} {}", item.value, item.note)))
 }
 
-/// The text of the focused field and the values of earlier questions for it, the last ones first. Values for
-/// a code are those of the code system in the form.
+/// The text of the focused field and the values for it: those of earlier questions, the last ones first, and
+/// those of the lists of the server. Values for a code are those of the code system in the form.
 fn known_values(model: &mut Model) -> Option<(String, Vec<CompletionItem>)> {
     let form = model.form()?;
     let system = form.fields.iter().find(|field| field.name == "system");
@@ -73,6 +76,14 @@ fn known_values(model: &mut Model) -> Option<(String, Vec<CompletionItem>)> {
             }
             _ => add(question.option(&option_of("", name)), ""),
         }
+    }
+    let kind = match name {
+        "system" => Some(ContentKind::CodeSystems),
+        "url" => Some(ContentKind::ValueSets),
+        _ => None,
+    };
+    if let Some(Answer::Done(list)) = kind.map(|kind| model.home.list(kind)) {
+        list.entries.iter().for_each(|entry| add(&entry.url, &entry.title));
     }
     Some((text, items))
 }

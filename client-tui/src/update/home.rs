@@ -8,7 +8,7 @@ use crate::msg::{HomeAnswer, RuntimeEffect};
 /// Asks the server what it has.
 pub(super) fn reload(model: &mut Model) -> Vec<RuntimeEffect> {
     let id = model.home.send_contents(model.now);
-    let groups_bearer = model.before_sign_in(model.export_bearer());
+    let groups_bearer = model.export_bearer();
     vec![RuntimeEffect::Contents { id, bearer: model.contents_bearer(), groups_bearer }]
 }
 

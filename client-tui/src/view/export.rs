@@ -142,11 +142,11 @@ fn draw_selected(model: &Model, row: &ExportRow, canvas: &mut Canvas, area: Rect
     if let Some(time) = &row.job.transaction_time {
         let total: Option<u64> = output_files(row).map(|(file, _)| file.count).sum();
         let resources = total.map(|count| format!(", {count} resources")).unwrap_or_default();
-        lines.push(Line::raw(format!(
-            "{} files{resources}, as of {}",
-            row.job.files.len(),
-            as_of(time, &model.about.zone)
-        )));
+        let files = match row.job.files.len() {
+            1 => "1 file".to_owned(),
+            count => format!("{count} files"),
+        };
+        lines.push(Line::raw(format!("{files}{resources}, as of {}", as_of(time, &model.about.zone))));
     }
     let is_downloading = row.is_active() && row.job.phase == ExportPhase::Downloading;
     let end = [row.folder.display().to_string(), format!("$ {}", row.command(&model.about))];

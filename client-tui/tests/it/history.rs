@@ -87,7 +87,10 @@ fn the_list_follows_the_text() {
     type_text(&mut model, "x");
     assert!(model.completion().is_none());
     press(&mut model, KeyCode::Down);
-    assert_eq!(model.notice.as_deref(), Some("No earlier question has a matching value."));
+    assert_eq!(
+        model.notice.as_deref(),
+        Some("No earlier question and no list of the server has a matching value.")
+    );
     press(&mut model, KeyCode::BackTab);
     update(&mut model, Message::Key(KeyEvent::new(KeyCode::Char('n'), KeyModifiers::CONTROL)));
     check_values(&model, &[AIDS, "http://loinc.org"]);

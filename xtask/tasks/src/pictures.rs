@@ -13,15 +13,15 @@ use test_server::ServerProcess;
 use xtask::workspace::{build, check, root, target_dir};
 
 /// Columns and rows of the terminal; the first size is that of the recording.
-const SIZES: [(usize, usize); 3] = [(120, 40), (80, 24), (200, 50)];
+const SIZES: [(usize, usize); 4] = [(120, 40), (80, 24), (200, 60), (40, 12)];
 /// Names of the themes, the value of `COLORFGBG` that selects each, and the colours of background and text.
 const THEMES: [(&str, &str, [&str; 2]); 3] = [
     ("dark", "15;0", ["#14161b", "#e0e2ea"]),
     ("light", "0;15", ["#ffffff", "#1d2026"]),
     ("solarized", "15;0", ["#002b36", "#93a1a1"]),
 ];
-/// Screens that pages of the documents show, in the smallest size and by day and night.
-const OF_PAGES: [&str; 2] = ["export", "tree"];
+/// Screens that pages of the documents show, in the usual size and by day and night.
+const OF_PAGES: [&str; 3] = ["home", "tree", "export"];
 /// Size of a character cell in the pictures, in pixels.
 const CELL: (usize, usize) = (9, 19);
 /// Maximum time until an expected text is on the screen.
@@ -39,7 +39,9 @@ const fn step(keys: &'static [&'static str], expected: &'static str, picture: Op
 }
 
 const STEPS: &[Step] = &[
-    step(&[], "No user is signed in", Some("start")),
+    step(&[], "Walking circle", Some("start")),
+    step(&["/", "cane"], "Mobility aid", Some("home")),
+    step(&["Escape", "Escape", "1"], "No user is signed in", None),
     step(&["v"], "enter this code", Some("device")),
     step(&["Escape"], "No user is signed in", None),
     step(&["i"], "signature", Some("token")),
@@ -86,7 +88,7 @@ fn photograph(
     let client = target_dir().join("debug/trefoil-tui");
     let command = format!(
         "cd '{0}' && env -u NO_COLOR LC_ALL=C.UTF-8 TERM=tmux-256color COLORFGBG='{background}' \
-         XDG_STATE_HOME='{0}/state-{theme}' '{1}' --demo '{0}/data' --no-browser",
+         XDG_STATE_HOME='{0}/state-{theme}' '{1}' --demo data --no-browser",
         folder.display(),
         client.display()
     );

@@ -225,6 +225,24 @@ async fn a_code_system_limits_the_search_and_a_value_set_is_expanded() {
     ));
 }
 
+#[tokio::test]
+async fn fields_are_completed_from_the_lists_of_the_server() {
+    let mut model = home().await;
+    press(&mut model, KeyCode::Char('2'));
+    press(&mut model, KeyCode::Tab);
+    model.form().unwrap().focused().set("aids");
+    press(&mut model, KeyCode::Down);
+    let values = |model: &Model| format!("{:?}", model.completion());
+    assert!(values(&model).contains("https://t.example/ValueSet/aids"), "{}", values(&model));
+    press(&mut model, KeyCode::Esc);
+    press(&mut model, KeyCode::Esc);
+    press(&mut model, KeyCode::Char('o'));
+    press(&mut model, KeyCode::Tab);
+    model.form().unwrap().focused().set("care");
+    press(&mut model, KeyCode::Down);
+    assert!(values(&model).contains(AIDS), "found by its title: {}", values(&model));
+}
+
 fn type_text_of_search(model: &mut Model, text: &str) {
     for letter in text.chars() {
         press(model, KeyCode::Char(letter));
@@ -252,6 +270,13 @@ fn before_the_sign_in_no_token_is_sent() {
         })
     };
     assert_eq!(asked(update(&mut model, Message::Restored(None))), Some(Bearer::Anonymous));
+    assert_eq!(model.token_choice().bearer, Bearer::Anonymous, "questions are sent like those of Home");
+    press(&mut model, KeyCode::Char('4'));
+    assert!(matches!(
+        &press(&mut model, KeyCode::Enter)[..],
+        [RuntimeEffect::StartExport { bearer: Bearer::Anonymous, .. }]
+    ));
+    press(&mut model, KeyCode::Char('0'));
     assert!(matches!(press(&mut model, KeyCode::Char('s'))[..], [RuntimeEffect::SignIn(_)]));
     assert_eq!(asked(update(&mut model, Message::SignedIn(Ok(session())))), Some(Bearer::User));
 }
