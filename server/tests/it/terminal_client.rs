@@ -202,8 +202,9 @@ async fn requested_address(file: &Path) -> String {
     panic!("the client opened no browser");
 }
 
-/// Returns whether a line begins with a time of day, which differs in each run.
+/// Returns whether a line of a pane begins with a time of day, which differs in each run.
 fn begins_with_time(line: &str) -> bool {
+    let line = line.trim_start_matches(['│', ' ']);
     let digits = line.bytes().take(8).filter(u8::is_ascii_digit).count();
     digits == 6 && line.bytes().take(8).filter(|byte| *byte == b':').count() == 2
 }
