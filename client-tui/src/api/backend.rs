@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{Api, ApiError, Bearer};
 use crate::key::SigningKey;
-use crate::profile::BackendProfile;
+use crate::profile::{BackendProfile, ClientCredential};
 
 /// Lifetime of a client assertion, in seconds. The server allows at most five minutes.
 const ASSERTION_LIFE_S: i64 = 120;
@@ -69,15 +69,21 @@ fn explain_client(mut error: ApiError, backend: &BackendProfile) -> ApiError {
     if let ApiError::Refused { text, .. } = &mut error
         && text.starts_with("invalid_client")
     {
-        let kid = match &backend.key.kid {
-            Some(kid) => format!("the key id '{kid}'"),
-            None => "no key id".to_owned(),
+        let hint = match &backend.credential {
+            ClientCredential::Secret(_) => "check --backend-client and --backend-secret-file".to_owned(),
+            ClientCredential::Key(key) => {
+                let kid = match &key.kid {
+                    Some(kid) => format!("the key id '{kid}'"),
+                    None => "no key id".to_owned(),
+                };
+                format!(
+                    "the assertion was signed with {:?} and {kid}: check --backend-client, --backend-key, --backend-alg \
+                     and --backend-kid",
+                    key.alg
+                )
+            }
         };
-        text.push_str(&format!(
-            "; the assertion was signed with {:?} and {kid}: check --backend-client, --backend-key, --backend-alg and \
-             --backend-kid",
-            backend.key.alg
-        ));
+        text.push_str(&format!("; {hint}"));
     }
     error
 }
@@ -98,9 +104,14 @@ impl Api {
     /// # Errors
     /// The error of the request, or [`ApiError::Profile`] if the profile has no backend client.
     pub async fn ask_backend_token(&self, scope: &str) -> Result<BackendToken, ApiError> {
-        const NO_BACKEND: &str = "a backend client is required: use --backend-client ID and --backend-key FILE, a profile with them, or --demo DIR";
+        const NO_BACKEND: &str = "a backend client is required: use --backend-client ID with --backend-key FILE or --backend-secret-file FILE, a profile with them, or --demo DIR";
         let backend = self.profile().backend.as_ref().ok_or(ApiError::Profile(NO_BACKEND))?;
-        let url = &self.smart().await?.token_endpoint;
+        let url = match self.smart().await {
+            Ok(smart) => &smart.token_endpoint,
+            // A server without SMART has its endpoints in another document.
+            Err(error) if error.is_not_found() => &self.openid().await?.token_endpoint,
+            Err(error) => return Err(error),
+        };
         let asked_at = self.now();
         let client = self.backend_client().ok_or(ApiError::Profile(NO_BACKEND))?;
         let form = vec![("grant_type", "client_credentials".to_owned()), ("scope", scope.to_owned())];

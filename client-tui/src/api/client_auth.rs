@@ -24,6 +24,15 @@ enum Credential<'p> {
     Key(&'p SigningKey),
 }
 
+impl<'p> Credential<'p> {
+    fn of(credential: &'p ClientCredential) -> Self {
+        match credential {
+            ClientCredential::Secret(secret) => Self::Secret(secret),
+            ClientCredential::Key(key) => Self::Key(key),
+        }
+    }
+}
+
 impl ClientIdentity<'_> {
     pub(super) fn is_confidential(&self) -> bool {
         !matches!(self.credential, Credential::None)
@@ -33,18 +42,14 @@ impl ClientIdentity<'_> {
 impl Api {
     /// The client that signs in users.
     pub(super) fn user_client(&self) -> Option<ClientIdentity<'_>> {
-        let credential = match &self.profile().client_credential {
-            None => Credential::None,
-            Some(ClientCredential::Secret(secret)) => Credential::Secret(secret),
-            Some(ClientCredential::Key(key)) => Credential::Key(key),
-        };
+        let credential = self.profile().client_credential.as_ref().map_or(Credential::None, Credential::of);
         Some(ClientIdentity { id: self.profile().client_id.as_deref()?, credential })
     }
 
     /// The client without users.
     pub(super) fn backend_client(&self) -> Option<ClientIdentity<'_>> {
         let backend = self.profile().backend.as_ref()?;
-        Some(ClientIdentity { id: &backend.client_id, credential: Credential::Key(&backend.key) })
+        Some(ClientIdentity { id: &backend.client_id, credential: Credential::of(&backend.credential) })
     }
 
     /// The parameters that authenticate a client with a private key. A server accepts an assertion once.

@@ -93,6 +93,9 @@ pub struct ProfileArgs {
     /// Private key of the backend client: JWK, JWK Set or PEM
     #[arg(long, global = true, value_name = "FILE")]
     pub backend_key: Option<PathBuf>,
+    /// File with the secret of the backend client, if it has no key
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "backend_key")]
+    pub backend_secret_file: Option<PathBuf>,
     /// Algorithm of the backend key, if the key file does not state it
     #[arg(long, global = true, value_name = "ALG", value_parser = ["ES384", "RS384"])]
     pub backend_alg: Option<String>,
@@ -145,6 +148,7 @@ impl ProfileArgs {
             ("redirect-path", self.redirect_path.clone()),
             ("backend-client", self.backend_client.clone()),
             ("backend-key", path(&self.backend_key)),
+            ("backend-secret-file", path(&self.backend_secret_file)),
             ("backend-alg", self.backend_alg.clone()),
             ("backend-kid", self.backend_kid.clone()),
         ];

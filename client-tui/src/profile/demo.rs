@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::Profile;
 use super::error::ProfileError;
 use super::read_file::{base_address, read_certificates, read_file};
-use super::server_profile::{BackendProfile, FormDefaults};
+use super::server_profile::{BackendProfile, ClientCredential, FormDefaults};
 use crate::args::USER_SCOPE;
 use crate::key;
 
@@ -89,7 +89,10 @@ pub(super) fn read(dir: &Path, backend: Option<&str>) -> Result<Profile, Profile
         ca: endpoint.ca.as_deref().map(read_certificates).transpose()?,
         client_id: Some(demo.native.client_id.clone()),
         scope: format!("{USER_SCOPE} offline_access"),
-        backend: Some(BackendProfile { client_id: client.client_id.clone(), key }),
+        backend: Some(BackendProfile {
+            client_id: client.client_id.clone(),
+            credential: ClientCredential::Key(key),
+        }),
         examples: demo.examples(&path),
         ..Profile::at(&endpoint.base_url)?
     })

@@ -32,8 +32,10 @@ pub enum ProfileError {
     /// The demo server has no backend client with this id.
     #[error("demo.json has no backend client '{client_id}'; it has {known}")]
     UnknownBackend { client_id: String, known: String },
-    /// Only one of `--backend-client` and `--backend-key` is set.
-    #[error("a backend client needs both --backend-client ID and --backend-key FILE")]
+    /// The backend client has no id, or no credential.
+    #[error(
+        "a backend client needs both --backend-client ID and --backend-key FILE (or --backend-secret-file FILE)"
+    )]
     HalfBackend,
     #[error("'{text}' is not a valid base URL: {reason}")]
     BaseUrl {

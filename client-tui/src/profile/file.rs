@@ -47,6 +47,9 @@ pub struct ProfileSettings {
     /// File with the private key of the backend client: JWK, JWK Set or PEM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend_key: Option<PathBuf>,
+    /// File with the secret of the backend client, if it has no key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backend_secret_file: Option<PathBuf>,
     /// Algorithm of that key, if the file does not state it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend_alg: Option<String>,
@@ -72,6 +75,7 @@ impl From<&ProfileArgs> for ProfileSettings {
             scope: None,
             backend_client: args.backend_client.clone(),
             backend_key: args.backend_key.clone(),
+            backend_secret_file: args.backend_secret_file.clone(),
             backend_alg: args.backend_alg.clone(),
             backend_kid: args.backend_kid.clone(),
             backend_scope: None,
@@ -83,7 +87,13 @@ impl ProfileSettings {
     /// The settings with paths that are valid in every folder.
     #[must_use]
     pub fn with_absolute_paths(mut self) -> Self {
-        let paths = [&mut self.ca, &mut self.client_secret_file, &mut self.client_key, &mut self.backend_key];
+        let paths = [
+            &mut self.ca,
+            &mut self.client_secret_file,
+            &mut self.client_key,
+            &mut self.backend_key,
+            &mut self.backend_secret_file,
+        ];
         for path in paths.into_iter().flatten() {
             // A path that cannot be resolved stays as it is, and is reported when it is read.
             *path = std::path::absolute(&*path).unwrap_or_else(|_| path.clone());
@@ -93,7 +103,14 @@ impl ProfileSettings {
 
     /// These settings, and those of `other` where these have none.
     #[must_use]
-    pub fn or(self, other: Self) -> Self {
+    pub fn or(self, mut other: Self) -> Self {
+        // A client has one credential: a secret replaces a key, and a key a secret.
+        if self.client_secret_file.is_some() || self.client_key.is_some() {
+            (other.client_secret_file, other.client_key) = (None, None);
+        }
+        if self.backend_secret_file.is_some() || self.backend_key.is_some() {
+            (other.backend_secret_file, other.backend_key) = (None, None);
+        }
         Self {
             base_url: self.base_url.or(other.base_url),
             fhir_base: self.fhir_base.or(other.fhir_base),
@@ -106,6 +123,7 @@ impl ProfileSettings {
             scope: self.scope.or(other.scope),
             backend_client: self.backend_client.or(other.backend_client),
             backend_key: self.backend_key.or(other.backend_key),
+            backend_secret_file: self.backend_secret_file.or(other.backend_secret_file),
             backend_alg: self.backend_alg.or(other.backend_alg),
             backend_kid: self.backend_kid.or(other.backend_kid),
             backend_scope: self.backend_scope.or(other.backend_scope),

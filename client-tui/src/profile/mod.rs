@@ -126,10 +126,17 @@ impl Profile {
         if let Some(scope) = &settings.backend_scope {
             self.backend_scope.clone_from(scope);
         }
-        match (&settings.backend_client, &settings.backend_key) {
-            (Some(client_id), Some(path)) => {
-                let key = read_key(path, settings.backend_alg.as_deref(), settings.backend_kid.as_deref())?;
-                self.backend = Some(BackendProfile { client_id: client_id.clone(), key });
+        let credential = match (&settings.backend_key, &settings.backend_secret_file) {
+            (Some(path), _) => {
+                let (alg, kid) = (settings.backend_alg.as_deref(), settings.backend_kid.as_deref());
+                Some(ClientCredential::Key(read_key(path, alg, kid)?))
+            }
+            (None, Some(path)) => Some(ClientCredential::Secret(read_text(path)?.trim().to_owned())),
+            (None, None) => None,
+        };
+        match (&settings.backend_client, credential) {
+            (Some(client_id), Some(credential)) => {
+                self.backend = Some(BackendProfile { client_id: client_id.clone(), credential });
             }
             (None, None) => {}
             // The demo server knows the key of its clients.

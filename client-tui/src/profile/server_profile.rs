@@ -75,8 +75,7 @@ impl std::fmt::Debug for ClientCredential {
 #[derive(Clone, Debug)]
 pub struct BackendProfile {
     pub client_id: String,
-    /// Key that signs the client assertions.
-    pub key: SigningKey,
+    pub credential: ClientCredential,
 }
 
 #[derive(Clone, Debug, Default)]

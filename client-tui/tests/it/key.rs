@@ -5,7 +5,6 @@ use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use serde_json::Value;
 use trefoil_tui::api::client_assertion;
 use trefoil_tui::key::{self, KeyError, SigningKey};
-use trefoil_tui::profile::BackendProfile;
 
 use crate::support::{JWKS, now};
 
@@ -20,8 +19,7 @@ fn jwk(at: usize) -> Value {
 /// Signs with the key and verifies with its public half.
 #[track_caller]
 fn check(key: SigningKey, public: &DecodingKey, alg: Algorithm, kid: Option<&str>) {
-    let backend = BackendProfile { client_id: "backend".to_owned(), key };
-    let assertion = client_assertion(&backend.client_id, &backend.key, TOKEN_URL, now(), "j1").unwrap();
+    let assertion = client_assertion("backend", &key, TOKEN_URL, now(), "j1").unwrap();
     let mut validation = Validation::new(alg);
     validation.set_audience(&[TOKEN_URL]);
     validation.set_issuer(&["backend"]);

@@ -10,8 +10,8 @@ use base64::{
 use serde_json::{Value, json};
 use trefoil_tui::api::{Api, ApiError, Bearer, Introspection, Revocation, TokenKind, ValidateCode};
 use trefoil_tui::journey::{self, Patience, Step};
-use trefoil_tui::profile::ClientCredential;
 use trefoil_tui::profile::Profile;
+use trefoil_tui::profile::{BackendProfile, ClientCredential};
 use wiremock::matchers::{body_string_contains, header, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
@@ -384,8 +384,7 @@ async fn confidential_clients_authenticate() {
         .await;
     let pending = basic.begin_device_sign_in("openid").await.unwrap();
     basic.finish_device_sign_in(&pending).await.unwrap();
-    let key = profile(&server.uri()).backend.unwrap().key;
-    let signed = with(ClientCredential::Key(key));
+    let signed = with(profile(&server.uri()).backend.unwrap().credential);
     let pending = ResponseTemplate::new(400).set_body_json(json!({ "error": "authorization_pending" }));
     answer_token(&server, "client_assertion=ey", pending, 2).await;
     answer_token(
@@ -413,6 +412,33 @@ async fn confidential_clients_authenticate() {
         let claims: Value = serde_json::from_slice(&claims).unwrap();
         assert_eq!(claims["aud"], format!("{}/token", server.uri()));
     }
+}
+
+#[tokio::test]
+async fn a_backend_client_may_have_a_secret() {
+    let server = server().await;
+    trefoil_tui::install_crypto();
+    let token =
+        json!({ "access_token": "b1", "token_type": "Bearer", "expires_in": 300, "scope": "system/*.read" });
+    Mock::given(path("/token"))
+        // backend:s3 cret, encoded as in a form
+        .and(header("authorization", "Basic YmFja2VuZDpzMytjcmV0"))
+        .and(body_string_contains("grant_type=client_credentials"))
+        .respond_with(ResponseTemplate::new(200).set_body_json(token))
+        .expect(1)
+        .mount(&server)
+        .await;
+    let with = |secret: &str| {
+        let credential = ClientCredential::Secret(secret.to_owned());
+        let backend = Some(BackendProfile { client_id: "backend".to_owned(), credential });
+        Api::new(Profile { backend, ..profile(&server.uri()) }, CLOCK, Box::new(drop)).unwrap()
+    };
+    assert_eq!(with("s3 cret").backend_token().await.unwrap(), "b1");
+    let refused = json!({ "error": "invalid_client" });
+    let refused = ResponseTemplate::new(401).set_body_json(refused);
+    Mock::given(path("/token")).respond_with(refused).mount(&server).await;
+    let error = with("wrong").backend_token().await.unwrap_err().to_string();
+    assert!(error.contains("check --backend-client and --backend-secret-file"), "{error}");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use trefoil_tui::key;
 use trefoil_tui::model::{Model, YES};
 use trefoil_tui::msg::{Message, RuntimeEffect};
 use trefoil_tui::profile::Profile;
-use trefoil_tui::profile::{BackendProfile, FormDefaults};
+use trefoil_tui::profile::{BackendProfile, ClientCredential, FormDefaults};
 use trefoil_tui::update::update;
 use trefoil_tui::user_programs::UserPrograms;
 
@@ -30,7 +30,10 @@ pub fn profile(base_url: &str) -> Profile {
     let key = key::read(JWKS, None, None).unwrap();
     Profile {
         client_id: Some("native".to_owned()),
-        backend: Some(BackendProfile { client_id: "backend".to_owned(), key }),
+        backend: Some(BackendProfile {
+            client_id: "backend".to_owned(),
+            credential: ClientCredential::Key(key),
+        }),
         open_browser: false,
         examples: FormDefaults {
             value_set: "https://t.example/ValueSet/aids".to_owned(),
