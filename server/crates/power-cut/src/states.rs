@@ -27,8 +27,6 @@ const TORN: usize = 2;
 pub(crate) const STATES: &str = "TREFOIL_POWER_CUT_STATES";
 pub(crate) const SEED: &str = "TREFOIL_POWER_CUT_SEED";
 const DEFAULT_SEED: u64 = 19;
-/// Number of operations on both sides of an operation that are near.
-const NEAR: usize = 12;
 
 /// The states to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,9 +54,10 @@ impl Exploration {
         Self { rule, states, seed: DEFAULT_SEED, positions: (1, usize::MAX) }
     }
 
-    /// An exploration of the states near an operation with a planted fault.
-    pub fn near_fault(rule: NameRule, states: usize, operation: usize) -> Self {
-        Self { positions: (operation.saturating_sub(NEAR), operation + NEAR), ..Self::of_fault(rule, states) }
+    /// An exploration of the states in which a planted fault matters: with at least the first number of
+    /// operations before the power cut, and at most the last one.
+    pub fn within_fault(rule: NameRule, states: usize, positions: (usize, usize)) -> Self {
+        Self { positions, ..Self::of_fault(rule, states) }
     }
 }
 

@@ -393,26 +393,38 @@ fn the_check_fails_without_the_fsyncs_of_a_kind() {
 fn the_check_fails_without_one_fsync_of_the_journal() {
     let Some(recording) = recording() else { return };
     let operations = &recording.operations;
-    // A compaction has syncs of its own, which no request waits for.
-    let is_beside_compaction = |mark: &str| {
-        let first = mark.parse::<usize>().unwrap() / BURST * BURST;
-        (first..first + BURST).any(|number| matches!(request(number), Request::Compact))
+    let next_sync = |number: usize, inode| {
+        let later = operations.iter().enumerate().skip(number + 1);
+        let mut syncs = later.filter(
+            |(_, operation)| matches!(operation, Operation::Sync { inode: other, .. } if *other == inode),
+        );
+        syncs.next().map_or(operations.len(), |(next, _)| next)
     };
+    // If all answers to a burst arrive between two fsyncs, the first one is the only one that makes its last
+    // request durable. A compaction has syncs of its own, which no request waits for.
     let is_acknowledged = |number: usize| {
-        // A sync without a write before it makes nothing durable.
+        let Operation::Sync { inode, path, .. } = &operations[number] else { return false };
         let before = number.checked_sub(1).map(|before| &operations[before]);
-        let has_written = matches!(before, Some(Operation::Write { .. }));
-        let is_sync = matches!(&operations[number], Operation::Sync { path, .. } if path.ends_with(".jnl"));
-        let acknowledged = match operations.get(number + 1) {
-            Some(Operation::Mark(mark)) => !is_beside_compaction(mark),
-            _ => false,
-        };
-        has_written && is_sync && acknowledged
+        let has_written = matches!(before, Some(Operation::Write { file, .. }) if file == inode);
+        let answers = operations[number + 1..next_sync(number, *inode)].iter().filter_map(|operation| {
+            let Operation::Mark(mark) = operation else { return None };
+            mark.parse::<usize>().ok()
+        });
+        let answered: Vec<usize> = answers.collect();
+        let Some(first) = answered.first().map(|number| number / BURST * BURST) else { return false };
+        let is_burst = (first..first + BURST).all(|number| answered.contains(&number));
+        let compacts = (first..first + BURST).any(|number| matches!(request(number), Request::Compact));
+        path.ends_with(".jnl") && has_written && is_burst && !compacts
     };
     let syncs: Vec<usize> = (0..operations.len()).filter(|number| is_acknowledged(*number)).collect();
+    assert!(syncs.len() >= 8, "only {} bursts wait for one fsync", syncs.len());
     for number in syncs.iter().step_by(syncs.len().div_ceil(8)) {
         let faulty = recording.without_sync(*number);
-        let report = explore(&faulty, Exploration::near_fault(NameRule::Strict, 60, *number), check);
+        // The write is lost from its acknowledgement on, until the next fsync of the file.
+        let Operation::Sync { inode, .. } = operations[*number] else { unreachable!("it is a sync") };
+        let window = (number + 2, next_sync(*number, inode));
+        let states = Exploration::within_fault(NameRule::Strict, 60, window);
+        let report = explore(&faulty, states, check);
         assert!(!report.failures.is_empty(), "the check passes without the fsync in operation {number}");
     }
 }
