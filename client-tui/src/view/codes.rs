@@ -3,15 +3,17 @@
 use jiff::Timestamp;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
+use unicode_width::UnicodeWidthStr as _;
 
 use super::canvas::Canvas;
 use super::compared::{self, Comparison};
-use super::parts::{WAITING, clock, error_line, push_right, waiting_line, wrapped_lines};
+use super::parts::{WAITING, clock, error_line, push_right, shorten_middle, waiting_line, wrapped_lines};
 use super::theme::Theme;
 use crate::api::{
     EXPANSION_PAGE, ExpandQuery, Expansion, LookupAnswer, LookupQuery, SubsumesAnswer, SubsumesQuery,
     ValidateCode, ValidationAnswer,
 };
+use crate::history::last_segment;
 use crate::keys::Action;
 use crate::model::answer::Answer;
 use crate::model::{ClickTarget, Model, Operation, OperationState, Question};
@@ -56,8 +58,11 @@ fn draw_operation<Q: ShownQuestion<A>, A>(
         Some(sent) => {
             let [line, rest] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
             let key = model.keys.label(Action::NextField);
-            let mut question = Line::styled(format!(" {}", sent.question.describe()), theme.strong());
-            push_right(&mut question, Span::styled(format!("{key} edits "), theme.quiet()), line.width);
+            let edits = format!("{key} edits ");
+            let space = usize::from(line.width).saturating_sub(edits.width() + 3);
+            let described = shorten_middle(&sent.question.describe(), space);
+            let mut question = Line::styled(format!(" {described}"), theme.strong());
+            push_right(&mut question, Span::styled(edits, theme.quiet()), line.width);
             canvas.draw(question, line);
             canvas.regions.push((line, ClickTarget::Field(0)));
             (None, rest)
@@ -146,7 +151,7 @@ trait ShownQuestion<A>: Question {
     /// Text before the first question.
     const PROMPT: &'static str;
 
-    /// The question in a few words.
+    /// The question in a few words. The command below the answer has the whole URLs.
     fn describe(&self) -> String;
 
     fn answer<'a>(&self, answer_given: &'a A, theme: Theme) -> Vec<Line<'a>>;
@@ -158,11 +163,11 @@ impl ShownQuestion<ValidationAnswer> for ValidateCode {
 
     fn describe(&self) -> String {
         let set = match (self.is_about_system(), self.id.is_empty()) {
-            (true, _) => return format!("{}#{}", self.system, self.code),
-            (_, true) => &self.url,
+            (true, _) => return format!("{}#{}", last_segment(&self.system), self.code),
+            (_, true) => last_segment(&self.url),
             (_, false) => &self.id,
         };
-        format!("{}#{} in {set}", self.system, self.code)
+        format!("{}#{} in {set}", last_segment(&self.system), self.code)
     }
 
     fn answer<'a>(&self, answer: &'a ValidationAnswer, theme: Theme) -> Vec<Line<'a>> {
@@ -193,7 +198,7 @@ impl ShownQuestion<SubsumesAnswer> for SubsumesQuery {
     const PROMPT: &'static str = "Does code A subsume code B? Press Enter to ask.";
 
     fn describe(&self) -> String {
-        let system = if self.id.is_empty() { &self.system } else { &self.id };
+        let system = if self.id.is_empty() { last_segment(&self.system) } else { &self.id };
         format!("{} and {} in {system}", self.code_a, self.code_b)
     }
 
@@ -210,7 +215,7 @@ impl ShownQuestion<LookupAnswer> for LookupQuery {
     const PROMPT: &'static str = "Press Enter to look up this code.";
 
     fn describe(&self) -> String {
-        format!("{}#{}", self.system, self.code)
+        format!("{}#{}", last_segment(&self.system), self.code)
     }
 
     fn answer<'a>(&self, answer: &'a LookupAnswer, theme: Theme) -> Vec<Line<'a>> {
@@ -243,7 +248,7 @@ impl ShownQuestion<Expansion> for ExpandQuery {
     const PROMPT: &'static str = "Press Enter to list the codes of this value set.";
 
     fn describe(&self) -> String {
-        format!("codes of {}", self.url)
+        format!("codes of {}", last_segment(&self.url))
     }
 
     fn answer<'a>(&self, answer: &'a Expansion, theme: Theme) -> Vec<Line<'a>> {

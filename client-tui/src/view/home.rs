@@ -152,8 +152,11 @@ fn draw_detail(model: &Model, selected: Option<HomeRow>, canvas: &mut Canvas, ar
         Answer::Failed(reason) => error_line(reason, theme),
         Answer::Done(summary) => summary_line(model, summary, theme),
     };
-    let height = wrapped_lines(&line.to_string(), area.width.into()) as u16;
-    let height = if area.height > 3 { height } else { 0 };
+    let height = match area.height {
+        0..=3 => 0,
+        4..=7 => 1,
+        _ => wrapped_lines(&line.to_string(), area.width.into()) as u16,
+    };
     let [text, facts] = Layout::vertical([Constraint::Min(0), Constraint::Length(height)]).areas(area);
     canvas.text(lines, text);
     canvas.text(vec![line], facts);
