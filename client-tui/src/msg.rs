@@ -231,7 +231,7 @@ pub enum RuntimeEffect {
     Tree(u64, TreeQuestion, Bearer),
     /// Ends the search for the text that was typed.
     CancelSearch,
-    /// Asks for everything that the Home screen lists. Groups have the token of exports.
+    /// Requests the lists of the Home screen. Groups are requested with the token of exports.
     Contents {
         id: u64,
         bearer: Bearer,
@@ -244,7 +244,7 @@ pub enum RuntimeEffect {
         systems: Vec<String>,
         bearer: Bearer,
     },
-    /// Asks for the place of the selected concept. It replaces an earlier question.
+    /// Looks up the place of the selected concept. It replaces an earlier lookup.
     Place(u64, HierarchyQuery, Bearer),
     /// Validates the codes of a file. It replaces an earlier batch.
     StartBatch {

@@ -1,4 +1,4 @@
-//! The reasons of failed connections, in words that say what to do.
+//! Messages for failed connections: the reason, and how to correct it.
 
 use std::error::Error;
 use std::io;
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rustls::CertificateError;
 use rustls::pki_types::UnixTime;
 
-/// Why no response came from an address.
+/// The reason for which an address returned no response.
 pub(super) fn connection_failure(url: &str, error: &reqwest::Error) -> String {
     let reason = innermost(error);
     if let Some(error) = tls_error(error) {

@@ -2,7 +2,7 @@
 
 /// Maximum number of characters of the text.
 const MAX_TEXT: usize = 200;
-/// Elements that are no part of what a page says.
+/// Elements whose text is not part of the message of a page.
 const HIDDEN: [&str; 8] = ["script", "style", "head", "svg", "nav", "header", "footer", "details"];
 
 /// The text of a page that people read, shortened. Buttons are left out.

@@ -76,9 +76,8 @@ impl Api {
         let mut pending = self.read_pending();
         pending.extend(tokens.answer.refresh_token().map(|token| token.secret().clone()));
         let kept = self.write_pending(&pending);
-        if let Some(path) = &self.profile().token_file {
-            remove_file(path)?;
-        }
+        // A file that cannot be removed does not keep its tokens valid.
+        let removed = self.profile().token_file.as_deref().map_or(Ok(false), remove_file);
         let end_session = self.end_session().await;
         let revocation = match self.revoke(&pending, Some(&tokens)).await {
             Ok(revocation) => {
@@ -88,6 +87,7 @@ impl Api {
             Err(error) if kept => Revocation::Pending(error.to_string()),
             Err(error) => Revocation::Failed(error.to_string()),
         };
+        removed?;
         Ok(SignedOut { revocation, end_session })
     }
 

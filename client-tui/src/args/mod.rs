@@ -334,8 +334,8 @@ pub struct SignOutArgs {
     pub json: bool,
 }
 
-/// A token that is sent instead of that of the profile. It is no argument, because everybody on this machine
-/// can read arguments.
+/// A token that is sent instead of that of the profile. It is not an argument, because all users of this
+/// machine can read arguments.
 #[derive(Debug, ClapArgs)]
 pub struct TokenSource {
     /// File with the access token to send; - reads it from stdin. The environment variable TREFOIL_TOKEN is

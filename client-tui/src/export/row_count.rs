@@ -5,7 +5,7 @@
 pub(super) struct RowCount {
     /// Number of rows that have begun.
     pub resources: u64,
-    /// Number of the first row that is no resource.
+    /// Number of the first row that is not a resource.
     pub refused: Option<u64>,
     /// Number of line feeds so far.
     line_feeds: u64,

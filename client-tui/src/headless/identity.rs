@@ -26,7 +26,7 @@ pub(super) async fn sign_in(api: &Api, args: &SignInArgs) -> Result<(), CommandF
     let tokens = user_signs_in(api, args).await?;
     let session = &tokens.session;
     if let Some(reason) = &session.not_stored {
-        // Nobody could use the tokens later, or revoke them.
+        // A later run of the program could neither use the tokens nor revoke them.
         let end = match api.sign_out().await {
             Ok(SignedOut { revocation: Revocation::Revoked, .. }) => "they were revoked",
             _ => "they are valid until they expire",

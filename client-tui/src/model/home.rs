@@ -1,4 +1,4 @@
-//! State of the Home screen: what the server has, and what a search in all of it has found.
+//! State of the Home screen: the contents of the server, and the results of a search in all of them.
 
 use jiff::Timestamp;
 
@@ -21,7 +21,7 @@ pub struct HomeScreen {
     pub summary: Answer<ServerSummary>,
     /// The code system to which the search is limited.
     pub scope: Option<ContentEntry>,
-    /// The code systems that were searched for the text, with what was found.
+    /// The code systems that are searched for the text, with the results.
     pub found: Vec<SystemMatches>,
     /// Index of the selected row in [`Self::rows`].
     pub selected: usize,

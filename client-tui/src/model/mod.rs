@@ -381,7 +381,7 @@ impl Model {
         TokenChoice { bearer, name, server: self.about.base_url.clone() }
     }
 
-    /// The token with which the Home screen asks.
+    /// The token for requests of the Home screen.
     pub fn contents_bearer(&self) -> Bearer {
         self.before_sign_in(self.bearer.clone())
     }

@@ -5,7 +5,7 @@ use crate::api::ContentKind;
 use crate::model::{HomeRow, Model, Operation, Screen};
 use crate::msg::{HomeAnswer, RuntimeEffect};
 
-/// Asks the server what it has.
+/// Requests the lists of the server.
 pub(super) fn reload(model: &mut Model) -> Vec<RuntimeEffect> {
     let id = model.home.send_contents(model.now);
     let groups_bearer = model.export_bearer();
@@ -44,14 +44,14 @@ pub(super) fn select(model: &mut Model, selected: usize) -> Vec<RuntimeEffect> {
     follow_selection(model)
 }
 
-/// Asks for the place of the selected concept.
+/// Looks up the place of the selected concept.
 fn follow_selection(model: &mut Model) -> Vec<RuntimeEffect> {
     let bearer = model.contents_bearer();
     let place = model.home.send_place(model.now);
     place.map(|(id, query)| RuntimeEffect::Place(id, query, bearer)).into_iter().collect()
 }
 
-/// Gives the search line the focus.
+/// Moves the focus to the search line.
 pub(super) fn edit(model: &mut Model) {
     model.typing = true;
 }
@@ -128,7 +128,7 @@ pub(super) fn subsumes(model: &mut Model) -> Vec<RuntimeEffect> {
     ask(model, Operation::Subsumes, &values)
 }
 
-/// Opens the question about the selected concept, and the field for the other server that is asked, too.
+/// Opens the question about the selected concept, and the field for the other server of the comparison.
 pub(super) fn compare(model: &mut Model) {
     let Some(concept) = model.home.selected_concept() else { return };
     let values = [("system", concept.system), ("version", String::new()), ("code", concept.code)];

@@ -1,4 +1,4 @@
-//! The Home screen: what the server has, one line that searches all of it, and the selected row.
+//! The Home screen: the contents of the server, the line that searches them, and the selected row.
 
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;

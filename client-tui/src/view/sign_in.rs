@@ -15,7 +15,7 @@ use crate::model::answer::Answer;
 use crate::model::{Model, SignInState};
 use crate::sign_in_method::SignInMethod;
 
-/// Seconds of waiting after which the screen says what an error page in the browser usually means.
+/// Seconds of waiting after which the screen explains an error page in the browser.
 const HINT_AFTER_S: i64 = 20;
 
 pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {

@@ -79,7 +79,7 @@ fn a_token_is_no_argument() {
         .args(["userinfo", "--base-url", "http://127.0.0.1:1", "--token-file", "eyJ.secret"])
         .output();
     let given = given.unwrap();
-    check_code(&given, 2, "a token itself is no argument");
+    check_code(&given, 2, "a token itself is not accepted as an argument");
     assert!(!String::from_utf8_lossy(&given.stderr).contains("secret"), "it is not repeated");
 }
 
