@@ -51,11 +51,6 @@ fn follow_selection(model: &mut Model) -> Vec<RuntimeEffect> {
     place.map(|(id, query)| RuntimeEffect::Place(id, query, bearer)).into_iter().collect()
 }
 
-/// Moves the focus to the search line.
-pub(super) fn edit(model: &mut Model) {
-    model.typing = true;
-}
-
 /// Removes the text, and after it the limit to a code system.
 pub(super) fn leave(model: &mut Model) -> Vec<RuntimeEffect> {
     if model.home.text().is_empty() {

@@ -32,7 +32,7 @@ use crate::sign_in_method::SignInMethod;
 /// Number of lines by which the keys for pages scroll.
 const PAGE: usize = 10;
 /// More lines than any list has.
-const ALL: usize = u32::MAX as usize;
+const ALL: usize = usize::MAX / 2;
 /// Number of lines by which the mouse wheel scrolls.
 const WHEEL: usize = 3;
 /// Maximum number of steps by which a pane can be made larger or smaller.
@@ -237,7 +237,6 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::NextField => step_field(model, 1),
         Action::PreviousField => step_field(model, -1),
         Action::Send => return send(model),
-        Action::SearchEverything => home::edit(model),
         Action::ValidateConcept => return home::validate(model),
         Action::SubsumesConcept => return home::subsumes(model),
         Action::SignIn => return sign_in::open(model),
@@ -300,22 +299,23 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::Suspend => return vec![RuntimeEffect::Suspend],
         Action::NewExport => export::open_form(model),
         Action::ViewFiles => return viewer::open(model),
-        Action::EditFilter => model.typing = true,
+        Action::EditFilter | Action::SearchEverything | Action::SearchKeys => model.typing = true,
         Action::SelectBody => {
             model.requests.detail = true;
             model.requests.scroll = 0;
             model.typing = true;
         }
         Action::NextFile => return viewer::step_file(model, 1),
-        Action::FirstLine | Action::Top if model.screen != Screen::Files => return scroll(model, false, ALL),
-        Action::LastLine if model.screen != Screen::Files => {
+        Action::FirstLine | Action::Top => return scroll(model, false, ALL),
+        Action::LastLine => {
             // The number of lines of a text is known to the view only.
-            let is_list = model.screen == Screen::Help || !model.list_rows().is_empty();
+            let is_list = match model.screen {
+                Screen::Help | Screen::Files => true,
+                Screen::Requests => !model.requests.detail,
+                _ => !model.list_rows().is_empty(),
+            };
             return scroll(model, true, if is_list { ALL } else { 3 * PAGE });
         }
-        Action::FirstLine | Action::Top => return viewer::go_to_end(model, false),
-        Action::LastLine => return viewer::go_to_end(model, true),
-        Action::SearchKeys => model.typing = true,
         Action::NextReference => viewer::next_reference(model),
         Action::FollowReference => return viewer::follow_reference(model),
         Action::CheckCodes => return viewer::check_codes(model),

@@ -74,10 +74,6 @@ pub(super) fn scroll(model: &mut Model, down: bool, by: u64) -> Vec<RuntimeEffec
     load(model)
 }
 
-pub(super) fn go_to_end(model: &mut Model, last: bool) -> Vec<RuntimeEffect> {
-    scroll(model, last, u64::MAX / 2)
-}
-
 pub(super) fn select(model: &mut Model, row: usize) -> Vec<RuntimeEffect> {
     let Some(viewer) = &mut model.export.viewer else { return Vec::new() };
     viewer.selected = (viewer.page.first + row as u64).min(viewer.lines.unwrap_or(0).saturating_sub(1));

@@ -5,8 +5,8 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Gauge;
 
-use super::canvas::{Canvas, MARK};
-use super::parts::error_line;
+use super::canvas::Canvas;
+use super::parts::{MARK, error_line};
 use super::theme::Theme;
 use crate::batch::{BatchResult, BatchVerdict};
 use crate::model::{BatchState, BatchView, Model};

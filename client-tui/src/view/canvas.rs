@@ -7,13 +7,11 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, BorderType, Paragraph, Widget, Wrap};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use super::parts::{shorten_middle, wrapped_lines};
+use super::parts::{MARK, shorten_middle, wrapped_lines};
 use super::theme::Theme;
 use crate::form::{Form, FormField};
 use crate::model::{ClickTarget, SearchList};
 
-/// Mark before the selected or focused element.
-pub const MARK: &str = "› ";
 /// Width of the names of fields, including the mark, in columns.
 const NAME_WIDTH: u16 = 14;
 /// Minimum width for two panes beside each other.

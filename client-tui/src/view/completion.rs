@@ -5,7 +5,8 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr as _;
 
-use super::canvas::{Canvas, MARK};
+use super::canvas::Canvas;
+use super::parts::MARK;
 use crate::model::Completion;
 
 /// Maximum number of visible rows.

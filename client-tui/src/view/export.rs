@@ -7,13 +7,13 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Gauge, Paragraph, Sparkline};
 use unicode_width::UnicodeWidthStr as _;
 
-use super::canvas::{Canvas, MARK};
-use super::parts::{error_line, push_right, shorten_middle, size, wrapped_lines};
+use super::canvas::Canvas;
+use super::parts::{MARK, error_line, list_line, shorten_middle, size, wrapped_lines};
 use super::theme::Theme;
 use crate::api::percent;
 use crate::export::{ExportFile, ExportPhase, FileList, FileProgress, FileStatus};
 use crate::keys::{Action, KeyTable};
-use crate::model::{Activity, ExportChoice, ExportRow, Model, SAMPLES_OF_A_SECOND, TransferRate, Waiting};
+use crate::model::{Activity, ExportRow, Model, SAMPLES_OF_A_SECOND, TransferRate, Waiting};
 
 /// Maximum number of rows of the table of exports, if the files are below it.
 const TABLE_ROWS: u16 = 6;
@@ -60,7 +60,10 @@ fn draw_new(model: &Model, canvas: &mut Canvas, area: Rect) {
         let height = (choices.len() as u16 + 1).min(area.height.saturating_sub(6).max(1));
         let [list, rest] = Layout::vertical([Constraint::Length(height), Constraint::Min(0)]).areas(area);
         canvas.list(choices.len(), chosen, list, |index| {
-            choice_line(&choices[index], index == chosen, list.width, theme)
+            let choice = &choices[index];
+            let members = choice.members.map(|count| format!("{count} members  ")).unwrap_or_default();
+            let note = format!("{members}{}", choice.level);
+            list_line(choice.title.clone(), note, index == chosen, list.width, theme)
         });
         let folder = model.export.form.value("folder");
         let limits = model.export.limits();
@@ -77,15 +80,6 @@ fn draw_new(model: &Model, canvas: &mut Canvas, area: Rect) {
         lines.push(Line::styled("Press Esc to return to the list of exports.", theme.quiet()));
     }
     canvas.text(lines, rest);
-}
-
-fn choice_line(choice: &ExportChoice, is_chosen: bool, width: u16, theme: Theme) -> Line<'static> {
-    let style = if is_chosen { theme.accent() } else { Style::new() };
-    let mark = Span::styled(if is_chosen { MARK } else { "  " }, theme.accent());
-    let mut line = Line::from(vec![mark, Span::styled(choice.title.clone(), style)]);
-    let members = choice.members.map(|count| format!("{count} members  ")).unwrap_or_default();
-    push_right(&mut line, Span::styled(format!("{members}{}", choice.level), theme.quiet()), width);
-    line
 }
 
 fn table_row(

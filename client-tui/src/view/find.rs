@@ -3,8 +3,8 @@
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::canvas::{Canvas, MARK};
-use super::parts::shorten_middle;
+use super::canvas::Canvas;
+use super::parts::{MARK, shorten_middle};
 use crate::model::{Model, SearchList};
 
 pub(super) fn draw(model: &Model, search: &SearchList, canvas: &mut Canvas) {

@@ -5,8 +5,8 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr as _;
 
-use super::canvas::{Canvas, MARK};
-use super::parts::{error_line, push_right, waiting_line, wrapped_lines};
+use super::canvas::Canvas;
+use super::parts::{MARK, error_line, list_line, push_right, waiting_line, wrapped_lines};
 use super::theme::Theme;
 use crate::api::{ConceptLabel, ConceptPlace, ContentEntry, ContentKind, ServerSummary};
 use crate::clock::{clock_differs, clock_sentence};
@@ -107,19 +107,19 @@ fn result_rows<'a>(model: &'a Model, selectable: &[HomeRow], width: u16, theme: 
 }
 
 fn row_line(row: &HomeRow, is_selected: bool, width: u16, theme: Theme) -> Line<'static> {
-    let style = if is_selected { theme.accent() } else { Style::new() };
-    let mark = Span::styled(if is_selected { MARK } else { "  " }, theme.accent());
-    let (name, note) = match row {
-        HomeRow::Concept(concept) => {
-            let code = Span::styled(format!("{}  ", concept.code), theme.accent());
-            let mut line = Line::from(vec![mark, code, Span::styled(concept.display.clone(), style)]);
-            push_right(&mut line, Span::styled(concept.system_title.clone(), theme.quiet()), width);
-            return line;
+    let concept = match row {
+        HomeRow::Content(entry) => {
+            return list_line(entry.title.clone(), note(entry), is_selected, width, theme);
         }
-        HomeRow::Content(entry) => (entry.title.clone(), note(entry)),
+        HomeRow::Concept(concept) => concept,
     };
-    let mut line = Line::from(vec![mark, Span::styled(name, style)]);
-    push_right(&mut line, Span::styled(note, theme.quiet()), width);
+    let style = if is_selected { theme.accent() } else { Style::new() };
+    let mut line = Line::from(vec![
+        Span::styled(if is_selected { MARK } else { "  " }, theme.accent()),
+        Span::styled(format!("{}  ", concept.code), theme.accent()),
+        Span::styled(concept.display.clone(), style),
+    ]);
+    push_right(&mut line, Span::styled(concept.system_title.clone(), theme.quiet()), width);
     line
 }
 

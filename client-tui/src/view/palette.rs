@@ -4,8 +4,8 @@
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::canvas::{Canvas, MARK};
-use super::parts::push_right;
+use super::canvas::Canvas;
+use super::parts::{MARK, push_right};
 use super::theme::Theme;
 use crate::commands::{self, Command};
 use crate::history::PastQuestion;

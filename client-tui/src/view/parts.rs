@@ -1,6 +1,7 @@
 //! Parts that several screens draw: error lines, waiting lines, times, and texts of a limited width.
 
 use jiff::Timestamp;
+use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthStr;
@@ -8,6 +9,8 @@ use unicode_width::UnicodeWidthStr;
 use super::theme::Theme;
 use crate::clock::TICK_MS;
 
+/// Mark before the selected or focused element.
+pub(super) const MARK: &str = "› ";
 /// Symbols of the moving mark beside everything that waits.
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
@@ -18,6 +21,21 @@ pub(super) fn push_right<'a>(line: &mut Line<'a>, text: Span<'a>, width: u16) {
     {
         line.extend([Span::raw(" ".repeat(space)), text]);
     }
+}
+
+/// A row of a list: its mark and name, and a note at the right end if there is space for it.
+pub(super) fn list_line(
+    name: String,
+    note: String,
+    is_selected: bool,
+    width: u16,
+    theme: Theme,
+) -> Line<'static> {
+    let style = if is_selected { theme.accent() } else { Style::new() };
+    let mark = Span::styled(if is_selected { MARK } else { "  " }, theme.accent());
+    let mut line = Line::from(vec![mark, Span::styled(name, style)]);
+    push_right(&mut line, Span::styled(note, theme.quiet()), width);
+    line
 }
 
 pub(super) fn error_line<'a>(reason: &str, theme: Theme) -> Line<'a> {

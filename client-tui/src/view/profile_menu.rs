@@ -4,8 +4,8 @@ use ratatui::layout::{Constraint, Layout};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::canvas::{Canvas, MARK};
-use super::parts::error_line;
+use super::canvas::Canvas;
+use super::parts::{MARK, error_line};
 use crate::model::answer::Answer;
 use crate::model::{Model, ProfileMenu, YES};
 

@@ -4,7 +4,8 @@ use ratatui::layout::{Constraint, Layout};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::canvas::{Canvas, MARK};
+use super::canvas::Canvas;
+use super::parts::MARK;
 use crate::history::PastQuestion;
 use crate::model::{Model, SearchList, matching_questions};
 

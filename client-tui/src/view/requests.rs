@@ -5,9 +5,9 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr as _;
 
-use super::canvas::{Canvas, MARK};
+use super::canvas::Canvas;
 use super::json::json_line;
-use super::parts::{clock, error_line, push_right, shorten_middle, size};
+use super::parts::{MARK, clock, error_line, push_right, shorten_middle, size};
 use super::theme::Theme;
 use crate::api::RecordedExchange;
 use crate::json_path;

@@ -6,8 +6,8 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::canvas::{Canvas, MARK};
-use super::parts::{WAITING, clock, error_line, push_right, waiting_line, wrapped_lines};
+use super::canvas::Canvas;
+use super::parts::{MARK, WAITING, clock, error_line, list_line, push_right, waiting_line, wrapped_lines};
 use super::theme::Theme;
 use crate::api::{ConceptLabel, HierarchyConcept, HierarchyPath, HierarchyQuery};
 use crate::keys::Action;
@@ -138,13 +138,9 @@ fn draw_neighbours(
         return;
     }
     let rows = concepts.iter().enumerate().map(|(index, concept)| {
-        let is_selected = first + index == selected;
-        let style = if is_selected { theme.accent() } else { Style::new() };
-        let mark = Span::styled(if is_selected { MARK } else { "  " }, theme.accent());
-        let name = concept.display.as_deref().unwrap_or(&concept.code);
-        let mut line = Line::from(vec![mark, Span::styled(name.to_owned(), style)]);
-        push_right(&mut line, Span::styled(concept.code.clone(), theme.quiet()), area.width);
-        (Some(first + index), line)
+        let number = first + index;
+        let name = concept.display.as_ref().unwrap_or(&concept.code).clone();
+        (Some(number), list_line(name, concept.code.clone(), number == selected, area.width, theme))
     });
     canvas.numbered_rows(rows.collect(), selected, area);
 }

@@ -4,9 +4,9 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::canvas::{Canvas, MARK};
+use super::canvas::Canvas;
 use super::json::json_line;
-use super::parts::error_line;
+use super::parts::{MARK, error_line};
 use super::theme::Theme;
 use crate::model::{ClickTarget, CodeCheck, Model, ResourceDetail, Viewer};
 
