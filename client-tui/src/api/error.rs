@@ -143,10 +143,16 @@ impl ApiError {
     }
 
     pub(super) fn refused(url: &str, answer: &Answer) -> Self {
+        // Redirects are not followed, because a token would be sent to an address that the user did not name.
+        let target = answer.header("location").filter(|_| answer.status.is_redirection());
+        let text = match target {
+            Some(target) => format!("the server redirects to {target}; set the base address to that server"),
+            None => response_text(&answer.body),
+        };
         Self::Refused {
             url: url.to_owned(),
             status: answer.status,
-            text: response_text(&answer.body),
+            text,
             retry_after_s: retry_after_s(answer),
             transient: is_transient_outcome(&answer.body),
             missing_scope: answer.header("www-authenticate").and_then(scope_of_challenge),

@@ -79,6 +79,10 @@ async fn each_failure_has_a_sentence() {
         "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 80\r\nConnection: close\r\n\r\n\
          <html><head><title>502</title></head><h1>502 Bad Gateway</h1><p>nginx</p></html>",
     );
+    let moved = serve_text(
+        "HTTP/1.1 308 Permanent Redirect\r\nLocation: https://id.example/.well-known/openid-configuration\r\n\
+         Content-Length: 0\r\nConnection: close\r\n\r\n",
+    );
     let other_page = serve_text(
         "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 20\r\nConnection: close\r\n\r\n<html>hello</html>  ",
     );
@@ -95,6 +99,7 @@ async fn each_failure_has_a_sentence() {
         ("http to a port with TLS", valid.replace("https", "http"), None),
         ("https to a port without TLS", format!("https://{plain}"), None),
         ("a proxy without its server", format!("http://{away}"), None),
+        ("a redirect to another address", format!("http://{moved}"), None),
         ("a page instead of a document", format!("http://{other_page}"), None),
         ("a document without members", format!("http://{plain}"), None),
         ("nothing listens", format!("http://localhost:{closed}"), None),
