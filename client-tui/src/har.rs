@@ -41,6 +41,7 @@ fn entry(exchange: &RecordedExchange) -> Option<(Timestamp, Value)> {
     if let Some(body) = &exchange.request_body {
         request["postData"] = json!({ "mimeType": mime(&exchange.request_headers), "text": body });
     }
+    let wait_ms = exchange.headers_ms.unwrap_or(exchange.took_ms).min(exchange.took_ms);
     let value = json!({
         "startedDateTime": exchange.at,
         "time": exchange.took_ms,
@@ -61,7 +62,8 @@ fn entry(exchange: &RecordedExchange) -> Option<(Timestamp, Value)> {
             "bodySize": -1,
         },
         "cache": {},
-        "timings": { "send": 0, "wait": exchange.took_ms, "receive": 0 },
+        // The time to connect is part of the wait.
+        "timings": { "send": 0, "wait": wait_ms, "receive": exchange.took_ms - wait_ms },
     });
     Some((exchange.at, value))
 }

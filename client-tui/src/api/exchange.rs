@@ -51,6 +51,8 @@ pub struct RecordedExchange {
     pub outcome: Option<Result<RecordedResponse, String>>,
     /// Time from sending the request to the end of reading the response, in milliseconds.
     pub took_ms: u64,
+    /// Time from sending the request to the headers of the response, in milliseconds; `None` without them.
+    pub headers_ms: Option<u64>,
 }
 
 /// A program that sends HTTP requests.
@@ -87,6 +89,7 @@ impl RecordedExchange {
             truncated: sent.len() > BODY_KEPT,
             outcome: None,
             took_ms: 0,
+            headers_ms: None,
         }
     }
 

@@ -263,11 +263,12 @@ impl Api {
     async fn call(&self, request: RequestBuilder) -> Result<Answer, ApiError> {
         let request = request.build().map_err(ApiError::request)?;
         self.check_read_only(&request)?;
-        let pending = self.begin(&request);
+        let mut pending = self.begin(&request);
         let url = pending.exchange.url.clone();
         let read = async {
             let lost = |error| ApiError::unreachable(&url, &error);
             let mut response = self.0.http.execute(request).await.map_err(lost)?;
+            pending.receive_headers();
             let (status, headers) = (response.status(), response.headers().clone());
             let certificate_ends_at = certificate_end(&response);
             let mut body = BytesMut::new();
@@ -292,8 +293,11 @@ impl Api {
     async fn stream(&self, request: RequestBuilder) -> Result<reqwest::Response, ApiError> {
         let request = request.build().map_err(ApiError::request)?;
         self.check_read_only(&request)?;
-        let pending = self.begin(&request);
+        let mut pending = self.begin(&request);
         let response = self.0.http.execute(request).await;
+        if response.is_ok() {
+            pending.receive_headers();
+        }
         let response = response.map_err(|error| ApiError::unreachable(&pending.exchange.url, &error));
         pending.end(match &response {
             Ok(response) => Ok(RecordedResponse::head(response.status(), response.headers())),
@@ -320,6 +324,14 @@ struct PendingExchange<'a> {
 }
 
 impl PendingExchange<'_> {
+    fn receive_headers(&mut self) {
+        self.exchange.headers_ms = Some(self.elapsed_ms());
+    }
+
+    fn elapsed_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
     fn end(mut self, outcome: Result<RecordedResponse, String>) {
         self.exchange.outcome = Some(outcome);
     }
@@ -327,7 +339,7 @@ impl PendingExchange<'_> {
 
 impl Drop for PendingExchange<'_> {
     fn drop(&mut self) {
-        self.exchange.took_ms = self.started.elapsed().as_millis() as u64;
+        self.exchange.took_ms = self.elapsed_ms();
         self.exchange.outcome.get_or_insert_with(|| Err("cancelled before the server answered".to_owned()));
         (self.watcher)(self.exchange.clone());
     }

@@ -134,7 +134,14 @@ fn detail(exchange: &RecordedExchange, theme: Theme) -> Vec<Line<'_>> {
         Some(Err(reason)) => lines.push(error_line(reason, theme)),
         Some(Ok(answered)) => {
             let style = if answered.status < 400 { theme.good() } else { theme.bad() };
-            lines.push(Line::styled(format!("{} after {} ms", answered.status, exchange.took_ms), style));
+            let parts = exchange.headers_ms.map(|headers_ms| {
+                let body_ms = exchange.took_ms.saturating_sub(headers_ms);
+                Span::styled(format!(" (headers {headers_ms}, body {body_ms})"), theme.quiet())
+            });
+            let total = format!("{} after {} ms", answered.status, exchange.took_ms);
+            let mut status = Line::styled(total, style);
+            status.extend(parts);
+            lines.push(status);
             headers(&answered.headers, theme, &mut lines);
             body(&answered.body, theme, &mut lines);
         }

@@ -316,6 +316,7 @@ fn exchange(id: u64, method: &str, path: &str, status: Result<u16, &str>) -> Rec
         truncated: false,
         outcome: Some(status.map(answered).map_err(str::to_owned)),
         took_ms: 12,
+        headers_ms: Some(9),
     }
 }
 

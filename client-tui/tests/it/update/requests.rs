@@ -22,6 +22,7 @@ pub fn exchange(id: u64, outcome: Option<Result<RecordedResponse, String>>) -> R
         truncated: false,
         outcome,
         took_ms: 3,
+        headers_ms: None,
     }
 }
 
