@@ -27,6 +27,7 @@ pub mod journey;
 pub mod json_path;
 pub mod key;
 pub mod keys;
+pub mod last_screens;
 pub mod loopback;
 pub mod model;
 pub mod msg;

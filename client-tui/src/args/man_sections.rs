@@ -36,6 +36,7 @@ pub const MAN_SECTIONS: [ManSection<'_>; 2] = [
                 "The tokens of signed-in users, which only their owner may read.",
             ),
             ("~/.local/state/trefoil-tui/history.json", "Questions that were sent before."),
+            ("~/.local/state/trefoil-tui/screens.json", "Screen, forms and sizes of the last use."),
             ("~/.local/state/trefoil-tui/exports", "The folders of exports."),
         ],
     ),

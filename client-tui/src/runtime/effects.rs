@@ -21,6 +21,7 @@ use crate::export::{ExportError, ExportEvent, ExportJob, ExportRegistry, ExportR
 use crate::failure::CommandFailure;
 use crate::history::HistoryFile;
 use crate::journey::{self, Patience};
+use crate::last_screens::LastScreensFile;
 use crate::model::{Operation, Screen};
 use crate::msg::{
     BatchEvent, CodeAnswer, CodeQuestion, HomeAnswer, Message, RuntimeEffect, TreeAnswer, TreeQuestion,
@@ -45,6 +46,7 @@ pub struct Services {
     pub profiles: ProfileSource,
     pub registry: ExportRegistry,
     pub history: HistoryFile,
+    pub screens: LastScreensFile,
     pub clock: ClientClock,
 }
 

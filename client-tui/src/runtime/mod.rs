@@ -20,6 +20,7 @@ use crate::export::ExportRegistry;
 use crate::failure::CommandFailure;
 use crate::history::HistoryFile;
 use crate::keys::KeyTable;
+use crate::last_screens::LastScreensFile;
 use crate::model::{Model, Overlay};
 use crate::msg::{Message, RuntimeEffect};
 use crate::profile::Profile;
@@ -50,7 +51,10 @@ pub async fn open(
     model.about.zone = jiff::tz::TimeZone::system();
     let registry = ExportRegistry::of_user()?;
     let history = HistoryFile::of_user().map_err(CommandFailure::History)?;
-    let effects = ProfileEffects::new(profile, Services { profiles, registry, history, clock })?;
+    let screens = LastScreensFile::of_user().map_err(CommandFailure::History)?;
+    restore_screens(&screens, &mut model);
+    let services = Services { profiles, registry, history, screens: screens.clone(), clock };
+    let effects = ProfileEffects::new(profile, services)?;
     let (sender, input) = mpsc::unbounded_channel();
     let ended_by = watch_signals(sender.clone())?;
     let mut terminal = terminal::open().map_err(CommandFailure::Terminal)?;
@@ -58,9 +62,14 @@ pub async fn open(
     let is_moving = Arc::new(AtomicBool::new(false));
     let ticking = tokio::spawn(tick(sender, clock, Arc::clone(&is_moving)));
     let observe = |model: &Model| is_moving.store(model.is_moving(), Ordering::Relaxed);
-    let ended = run(&mut terminal, model, effects, input, events, observe).await;
+    let mut ended = run(&mut terminal, model, effects, input, events, observe).await;
     ticking.abort();
     terminal::close();
+    if let Ok(model) = &mut ended
+        && let Err(reason) = screens.store(model)
+    {
+        eprintln!("The state of the screens is not stored: {reason}");
+    }
     if let Some(signal) = *ended_by.lock().unwrap_or_else(PoisonError::into_inner) {
         return Err(CommandFailure::Signal(signal));
     }
@@ -69,6 +78,12 @@ pub async fn open(
         Err(error) if terminal::is_closed(&error) => Err(CommandFailure::Signal(HANGUP)),
         Err(error) => Err(CommandFailure::Terminal(error)),
         Ok(_) => Ok(()),
+    }
+}
+
+fn restore_screens(screens: &LastScreensFile, model: &mut Model) {
+    if let Err(reason) = screens.restore(model) {
+        model.notice = Some(format!("Error: {reason}"));
     }
 }
 
@@ -217,7 +232,11 @@ fn replace_profile(
 ) -> Result<Box<ProfileEffects>, CommandFailure> {
     let services = effects.services().clone();
     let profile = services.profiles.open(choice)?;
-    let opened = model.with_profile(&profile);
+    let mut opened = model.with_profile(&profile);
+    if let Err(reason) = services.screens.store(model) {
+        opened.notice = Some(format!("Error: {reason}"));
+    }
+    restore_screens(&services.screens, &mut opened);
     let replaced = std::mem::replace(effects, ProfileEffects::new(profile, services)?);
     *model = opened;
     Ok(Box::new(replaced))

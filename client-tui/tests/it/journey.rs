@@ -15,6 +15,7 @@ use trefoil_tui::display::DisplayOptions;
 use trefoil_tui::export::{ExportPhase, ExportRegistry};
 use trefoil_tui::form::FormField;
 use trefoil_tui::history::HistoryFile;
+use trefoil_tui::last_screens::LastScreensFile;
 use trefoil_tui::model::answer::Answer;
 use trefoil_tui::model::{Activity, Model, ResourceDetail, SignInState, Viewer};
 use trefoil_tui::msg::Message;
@@ -122,6 +123,7 @@ async fn a_user_signs_in_sends_queries_exports_and_signs_out() {
         clock: ClientClock::SYSTEM,
         registry: ExportRegistry::at(&server.data.path().join("client-exports")),
         history: HistoryFile::at(&server.data.path().join("history.json")),
+        screens: LastScreensFile::at(&server.data.path().join("screens.json")),
     };
     let effects = ProfileEffects::new(profile, services).unwrap();
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();

@@ -8,6 +8,7 @@ use trefoil_tui::args::ProfileArgs;
 use trefoil_tui::display::DisplayOptions;
 use trefoil_tui::export::ExportRegistry;
 use trefoil_tui::history::HistoryFile;
+use trefoil_tui::last_screens::LastScreensFile;
 use trefoil_tui::model::{Model, Screen};
 use trefoil_tui::msg::Message;
 use trefoil_tui::profile::choice::ProfileSource;
@@ -23,6 +24,7 @@ async fn after(typed: &str) -> Model {
         profiles: ProfileSource::at(ProfileArgs::default(), folder.path().join("profiles.toml")),
         registry: ExportRegistry::at(&folder.path().join("exports")),
         history: HistoryFile::at(&folder.path().join("history.json")),
+        screens: LastScreensFile::at(&folder.path().join("screens.json")),
         clock: CLOCK,
     };
     let profile = profile("https://t.example");

@@ -18,6 +18,7 @@ mod history;
 mod journey;
 mod jump;
 mod key;
+mod last_screens;
 mod other_servers;
 #[cfg(unix)]
 mod pager;

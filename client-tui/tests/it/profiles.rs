@@ -14,6 +14,7 @@ use trefoil_tui::display::DisplayOptions;
 use trefoil_tui::export::ExportRegistry;
 use trefoil_tui::history::HistoryFile;
 use trefoil_tui::journey::Step;
+use trefoil_tui::last_screens::LastScreensFile;
 use trefoil_tui::model::answer::Answer;
 use trefoil_tui::model::{ClickTarget, Model, Screen, YES};
 use trefoil_tui::msg::{Message, RuntimeEffect};
@@ -145,6 +146,7 @@ async fn nothing_of_the_old_server_is_left_after_a_change() {
         profiles,
         registry: ExportRegistry::at(&folder.path().join("exports")),
         history: HistoryFile::at(&folder.path().join("history.json")),
+        screens: LastScreensFile::at(&folder.path().join("screens.json")),
         clock: CLOCK,
     };
     let effects = ProfileEffects::new(profile, services).unwrap();
