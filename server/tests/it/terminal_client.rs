@@ -274,8 +274,8 @@ async fn a_user_signs_in_validates_exports_restarts_and_signs_out() {
 
     proxy.restore();
     terminal.run(&command);
-    // The session of the earlier run is continued.
-    terminal.wait_for("Walking circle").await;
+    // The screen and the session of the earlier run are continued.
+    terminal.wait_for("interrupted; r resumes").await;
     terminal.press(&["1"]);
     terminal.wait_for("Willow Marsh").await;
     terminal.press(&["4"]);
