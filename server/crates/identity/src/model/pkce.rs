@@ -47,6 +47,7 @@ pub fn is_code_verifier(text: &str) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use proptest::sample::Index;
 
     #[test]
     fn the_example_of_rfc_7636_appendix_b_is_accepted() {
@@ -57,13 +58,39 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(128))]
 
-        /// A challenge matches its verifier and no other.
         #[test]
-        fn only_its_verifier_matches(verifier in "[A-Za-z0-9._~-]{43,128}", other in "[A-Za-z0-9._~-]{43,128}") {
+        fn a_verifier_matches_its_challenge(verifier in "[A-Za-z0-9._~-]{43,128}") {
             let challenge = CodeChallenge::from_verifier(&verifier);
             prop_assert_eq!(CodeChallenge::parse(challenge.as_str()), Some(challenge.clone()));
             prop_assert!(challenge.matches_verifier(&verifier));
-            prop_assert_eq!(challenge.matches_verifier(&other), verifier == other);
+        }
+
+        /// The difference may be at any position, and only in case.
+        #[test]
+        fn a_verifier_that_differs_in_one_character_does_not_match(
+            verifier in "[A-Za-z0-9._~-]{43,128}", index: Index, other in "[A-Za-z0-9._~-]", is_case: bool,
+        ) {
+            let index = index.index(verifier.len());
+            let changed = match is_case && verifier.as_bytes()[index].is_ascii_alphabetic() {
+                true => ((verifier.as_bytes()[index] ^ 0x20) as char).to_string(),
+                false => other,
+            };
+            let other = [&verifier[..index], &changed, &verifier[index + 1..]].concat();
+            prop_assume!(other != verifier);
+            let challenge = CodeChallenge::from_verifier(&verifier);
+            for other in [&other, &verifier[..index], &[&verifier, &*changed].concat()] {
+                prop_assert!(!challenge.matches_verifier(other), "{}", other);
+            }
+        }
+
+        #[test]
+        fn a_challenge_that_differs_in_one_character_does_not_match(
+            verifier in "[A-Za-z0-9._~-]{43,128}", index in 0..43_usize, other in "[A-Za-z0-9_-]",
+        ) {
+            let challenge = CodeChallenge::from_verifier(&verifier);
+            let text = challenge.as_str();
+            let changed = CodeChallenge::parse(&[&text[..index], &other, &text[index + 1..]].concat()).unwrap();
+            prop_assert_eq!(changed.matches_verifier(&verifier), changed == challenge);
         }
 
         #[test]

@@ -108,7 +108,47 @@ mod tests {
         }
     }
 
+    /// Returns the text with accents after the letters.
+    fn accented(text: &str, accents: &[char]) -> String {
+        let letters = text.chars().zip(accents.iter().cycle());
+        letters
+            .flat_map(
+                |(letter, accent)| if letter.is_alphabetic() { vec![letter, *accent] } else { vec![letter] },
+            )
+            .collect()
+    }
+
     proptest! {
+        /// The letters have one form in each case, and Unicode decomposes none of them.
+        #[test]
+        fn only_case_accents_and_normal_form_are_folded(
+            text in "[a-zA-Z0-9 .αβγДжя]{1,12}", accents in prop::collection::vec(prop::char::range('\u{300}', '\u{327}'), 1..4),
+        ) {
+            let expected = text.to_lowercase();
+            let accented = accented(&text, &accents);
+            let forms = [
+                text.clone(), text.to_uppercase(), accented.to_uppercase(), accented.nfc().collect(),
+                accented.nfd().collect(), accented.clone(),
+            ];
+            for form in forms {
+                prop_assert_eq!(fold(&form), expected.as_str(), "{}", form);
+            }
+        }
+
+        #[test]
+        fn texts_are_the_same_exactly_if_only_case_and_normal_form_differ(
+            text in "[a-zA-Z0-9 .αβγДжя]{1,8}", other in "[a-zA-Z0-9 .αβγДжя]{1,8}", is_other: bool,
+            accents in prop::collection::vec(prop::char::range('\u{300}', '\u{304}'), 1..4),
+        ) {
+            let base = if is_other { other } else { text.to_uppercase() };
+            let is_same = base.to_lowercase() == text.to_lowercase();
+            prop_assert_eq!(same_folded(&text, &base), is_same);
+            let [one, two] = [accented(&text, &accents), accented(&base, &accents)];
+            prop_assert_eq!(same_folded(&one.nfc().collect::<String>(), &two.nfd().collect::<String>()), is_same);
+            // An accent distinguishes, because none of the two texts is searched.
+            prop_assert_eq!(same_folded(&one, &text), one == text);
+        }
+
         #[test]
         fn a_folded_text_stays_the_same(text in "\\PC{0,12}") {
             let folded = fold(&text).into_owned();

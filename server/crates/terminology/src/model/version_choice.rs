@@ -172,6 +172,16 @@ mod tests {
 
     use super::*;
 
+    /// Versions with the dates of their resources.
+    fn versions() -> impl Strategy<Value = Vec<(String, String)>> {
+        let version = "(1[.]2[.][0-3])|(2[.][0-9])|(20(18|19)-0[1-9])|[ab]|";
+        prop::collection::vec((version, "(20(17|18|19))|"), 1..8)
+    }
+
+    fn dated(list: &[(String, String)]) -> impl Iterator<Item = DatedVersion<'_>> {
+        list.iter().map(|(version, date)| DatedVersion::new(Some(version), Some(date)))
+    }
+
     fn chosen<'v>(list: &[(&'v str, &'v str)]) -> &'v str {
         let dated = list.iter().map(|(version, date)| DatedVersion::new(Some(version), Some(date)));
         list[newest(dated).unwrap()].0
@@ -218,17 +228,45 @@ mod tests {
     proptest! {
         #[test]
         fn the_choice_does_not_depend_on_the_order(
-            list in prop::collection::vec(("(1[.]2[.][0-3])|(2[.][0-9])|(20(18|19)-0[1-9])|[ab]|", "(20(17|18|19))|"), 1..8),
-            shift in 0..8_usize,
+            (list, other) in versions().prop_flat_map(|list| (Just(list.clone()), Just(list).prop_shuffle())),
         ) {
-            let choose = |list: &[(String, String)]| {
-                let dated = list.iter().map(|(version, date)| DatedVersion::new(Some(version), Some(date)));
-                list[newest(dated).unwrap()].clone()
+            let choose = |list: &[(String, String)]| list[newest(dated(list)).unwrap()].clone();
+            prop_assert_eq!(choose(&list), choose(&other));
+        }
+
+        #[test]
+        fn no_version_is_newer_than_the_choice(list in versions()) {
+            let choice = newest(dated(&list)).unwrap();
+            let all: Vec<_> = dated(&list).collect();
+            let chosen = &all[choice];
+            for version in &all {
+                if version.has_scheme_of(chosen) {
+                    prop_assert!(version.compare(chosen).0.is_le(), "{:?} {:?}", version, chosen);
+                } else if chosen.date.is_some() && all.iter().all(|next| !next.has_scheme_of(version) || next.by_scheme(version).is_le()) {
+                    // The newest version of another scheme.
+                    prop_assert!(version.by_date(chosen).is_le(), "{:?} {:?}", version, chosen);
+                }
+            }
+        }
+
+        /// The order of the fields, number by number, is that of semantic versions, numbers and dates.
+        #[test]
+        fn versions_of_one_scheme_compare_number_by_number(
+            one in (0..20_u32, 0..20_u32, 0..20_u32), two in (0..20_u32, 0..20_u32, 0..20_u32), scheme in 0..3_u8,
+        ) {
+            let text = |(a, b, c): (u32, u32, u32)| match scheme {
+                0 => format!("{a}.{b}.{c}"),
+                1 => format!("{a}.{b}"),
+                _ => format!("{}-{:02}-{:02}", 2000 + a, 1 + b % 12, 1 + c),
             };
-            let mut turned = list.clone();
-            turned.rotate_left(shift % list.len());
-            let (one, other) = (choose(&list), choose(&turned));
-            prop_assert_eq!(one.0, other.0);
+            let key = |(a, b, c): (u32, u32, u32)| match scheme {
+                0 => (a, b, c),
+                1 => (a, b, 0),
+                _ => (a, b % 12, c),
+            };
+            let [first, second] = [text(one), text(two)];
+            let (order, _) = DatedVersion::new(Some(&first), None).compare(&DatedVersion::new(Some(&second), None));
+            prop_assert_eq!(order, key(one).cmp(&key(two)), "{} {}", first, second);
         }
     }
 }
