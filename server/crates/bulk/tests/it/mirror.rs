@@ -1,7 +1,7 @@
 //! Tests of `trefoil export` and `trefoil import` together: a server that imports the full export of another
 //! one, and then its increments, has the same resources.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -76,14 +76,18 @@ async fn export(world: &World, store: &Store, out: &Path, since: Option<String>)
 async fn mirror(rounds: &[Vec<Write>], original: Store, store: Store) {
     let (world, mirror) = (World::on(original, |_| {}), Resources::at(store.clone(), BASE));
     let dir = tempfile::tempdir().unwrap();
-    let mut since = None;
+    let (mut since, mut written) = (None, BTreeSet::new());
     for (number, round) in rounds.iter().enumerate() {
         for write in round {
             match *write {
                 Write::Put { kind, number, value } => {
                     world.put(KINDS[kind], &number.to_string(), resource(KINDS[kind], value)).await;
+                    written.insert((KINDS[kind], number));
                 }
-                Write::Delete { kind, number } => world.delete(KINDS[kind], &number.to_string()).await,
+                Write::Delete { kind, number } => {
+                    world.delete(KINDS[kind], &number.to_string()).await;
+                    written.remove(&(KINDS[kind], number));
+                }
             }
         }
         let out = dir.path().join(number.to_string());
@@ -97,6 +101,8 @@ async fn mirror(rounds: &[Vec<Write>], original: Store, store: Store) {
     export(&world, &world.store, &of_original, None).await;
     export(&world, &store, &of_mirror, None).await;
     assert_eq!(lines(&of_original), lines(&of_mirror));
+    let written = written.into_iter().map(|(kind, number)| format!("\"{kind}\"/\"{number}\""));
+    assert!(written.eq(lines(&of_mirror).into_keys()), "an export has exactly the resources that exist");
 }
 
 fn rounds() -> impl Strategy<Value = Vec<Vec<Write>>> {

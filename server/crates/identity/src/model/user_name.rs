@@ -128,6 +128,15 @@ mod tests {
 
     proptest! {
         #[test]
+        fn names_of_one_script_are_accepted_and_have_one_mapped_form(
+            name in "[a-z][a-z0-9._+-]{0,11}|[а-я]{1,12}|[α-ρτ-ω]{1,12}|[あ-ん]{1,12}",
+        ) {
+            prop_assert_eq!(check_new_name(&name), Ok(name.clone()));
+            prop_assert_eq!(mapped_name(&name), Some(name.clone()));
+            prop_assert_eq!(mapped_name(&name.to_uppercase()), Some(name));
+        }
+
+        #[test]
         fn an_accepted_name_is_accepted_unchanged_and_its_mapped_form_is_stable(name in "\\PC{1,12}") {
             if let Ok(shown) = check_new_name(&name) {
                 prop_assert_eq!(check_new_name(&shown), Ok(shown.clone()));

@@ -3,7 +3,7 @@
 
 mod law;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -147,9 +147,15 @@ proptest! {
             let level = if group { ExportLevel::Group("g".to_owned()) } else { ExportLevel::System };
             let mut kept = Kept::new();
             let mut since = None::<String>;
+            let (mut stored, mut members) = (BTreeSet::new(), 0b11);
             for round in &rounds {
                 for write in round {
                     carry_out(&world, write).await;
+                    match *write {
+                        Write::Put { observation, number, .. } => drop(stored.insert((observation, number))),
+                        Write::Delete { observation, number } => drop(stored.remove(&(observation, number))),
+                        Write::Members { bits } => members = bits,
+                    }
                 }
                 let query: Vec<_> = since.iter().map(|since| ("_since", since.as_str())).collect();
                 let manifest = world.export(level.clone(), &query).await;
@@ -159,6 +165,15 @@ proptest! {
             let mut full = Kept::new();
             apply(&world, &world.export(level, &[]).await, &mut full).await;
             assert_eq!(kept, full);
+            let in_level = stored.iter().filter(|(_, number)| !group || members >> number & 1 == 1);
+            let mut expected: BTreeSet<_> = in_level
+                .map(|(observation, number)| match observation {
+                    true => format!("Observation/o{number}"),
+                    false => format!("Patient/p{number}"),
+                })
+                .collect();
+            expected.extend((!group).then(|| "Group/g".to_owned()));
+            assert_eq!(full.into_keys().collect::<BTreeSet<_>>(), expected);
         });
     }
 }
