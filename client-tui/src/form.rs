@@ -253,6 +253,51 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        /// The reference is a list of characters with a position.
+        #[test]
+        fn edits_are_those_of_a_list_of_characters(
+            start in "[a-z éß/日]{0,12}",
+            edits in proptest::collection::vec((0..9_usize, "[a-zé日 ]{1,3}"), 0..40),
+        ) {
+            use FieldEdit::*;
+            let mut field = FormField::new("a", "", &start);
+            let mut list: Vec<char> = start.chars().collect();
+            let mut place = list.len();
+            for (edit, text) in edits {
+                const ALL: [FieldEdit; 8] =
+                    [EraseBefore, EraseAfter, EraseToStart, EraseToEnd, Left, Right, Start, End];
+                let Some(edit) = ALL.get(edit) else {
+                    field.insert(&text);
+                    list.splice(place..place, text.chars());
+                    place += text.chars().count();
+                    continue;
+                };
+                field.edit(*edit);
+                match edit {
+                    EraseBefore if place > 0 => {
+                        place -= 1;
+                        list.remove(place);
+                    }
+                    EraseAfter if place < list.len() => drop(list.remove(place)),
+                    EraseToStart => {
+                        list.drain(..place);
+                        place = 0;
+                    }
+                    EraseToEnd => list.truncate(place),
+                    Left => place = place.saturating_sub(1),
+                    Right => place = (place + 1).min(list.len()),
+                    Start => place = 0,
+                    End => place = list.len(),
+                    _ => {}
+                }
+                let (before, after) = list.split_at(place);
+                let expected: (String, String) = (before.iter().collect(), after.iter().collect());
+                proptest::prop_assert_eq!(field.split_at_cursor(), (&*expected.0, &*expected.1), "{:?}", edit);
+            }
+        }
+    }
+
     #[test]
     fn the_focus_moves_from_the_last_field_to_the_first() {
         let mut form = Form::new(vec![FormField::new("a", "", ""), FormField::new("b", "", "")]);
