@@ -1,9 +1,9 @@
-//! Commit subjects: at most 72 characters in all commits since this file was added, and the form of
-//! [`commit_subject`].
+//! Commits: subjects of at most 72 characters and of the form of [`commit_subject`], and a body where
+//! [`commit_body`] demands one. Each rule holds for the commits after the one that added its file.
 
 use anyhow::{Context as _, Result, bail};
 
-use super::commit_subject;
+use super::{commit_body, commit_subject};
 use xtask::workspace::root;
 
 const SUBJECT_CHARACTERS: usize = 72;
@@ -21,16 +21,23 @@ pub fn check(faults: &mut Vec<String>) -> Result<()> {
     for (commit, subject) in commits_since("xtask/src/tidy/commit_subject.rs")? {
         faults.extend(commit_subject::fault(&subject).map(|why| format!("commit {commit}: {why}")));
     }
+    if let Some(first) = commit_that_added("xtask/tasks/src/tidy/commit_body.rs")? {
+        let log =
+            git(&["log", "--no-merges", "--shortstat", commit_body::FORMAT, &format!("{first}..HEAD")])?;
+        faults.extend(commit_body::faults(&log));
+    }
     Ok(())
+}
+
+/// The first commit that added a file, or `None` if the file is not committed yet.
+fn commit_that_added(file: &str) -> Result<Option<String>> {
+    let added = git(&["log", "--diff-filter=A", "--format=%H", "--", file])?;
+    Ok(added.lines().last().map(str::to_owned))
 }
 
 /// The commits after the one that added a file, with their subjects.
 fn commits_since(file: &str) -> Result<Vec<(String, String)>> {
-    let added = git(&["log", "--diff-filter=A", "--format=%H", "--", file])?;
-    let Some(first) = added.lines().last() else {
-        // The file is not committed yet.
-        return Ok(Vec::new());
-    };
+    let Some(first) = commit_that_added(file)? else { return Ok(Vec::new()) };
     let log = git(&["log", "--format=%h %s", &format!("{first}..HEAD")])?;
     let parts =
         |line: &str| line.split_once(' ').map(|(commit, subject)| (commit.to_owned(), subject.to_owned()));

@@ -12,9 +12,10 @@
 //! | [`module_tables`] | tables of modules are complete |
 //! | [`links`] | documents and rows refer to anchors that exist |
 //! | [`mutants`] | planted faults name expressions that exist; their list is current |
-//! | [`commits`], [`commit_subject`] | length and form of commit subjects |
+//! | [`commits`], [`commit_subject`], [`commit_body`] | length and form of commit subjects, and bodies |
 //! | [`source_text`] | not a rule: comments, strings and test attributes of Rust sources |
 
+mod commit_body;
 mod commit_subject;
 mod commits;
 mod crates;
