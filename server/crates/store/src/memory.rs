@@ -213,7 +213,8 @@ impl MemoryEngine {
                 deleted: put.new.is_deleted(),
             };
             state.kinds.entry(key.kind.clone()).or_insert(change.seq);
-            state.changes.insert(change.seq, change);
+            let seq = change.seq;
+            assert!(state.changes.insert(seq, change).is_none(), "number {seq} is assigned once");
             let versions = state.versions.entry(key.clone()).or_default();
             // The same batch may have confirmed the version that is replaced.
             if let (Some(replaced), Some(last)) = (put.replaced, versions.last_mut()) {

@@ -148,6 +148,8 @@ pub(crate) struct WriteRound<'a, P> {
     pub records: Vec<RecordPut>,
     /// Counters after all requests of the round.
     pub counters: StoreCounters,
+    /// Counters before the round.
+    first: StoreCounters,
 }
 
 impl<'a, P: PresentState> WriteRound<'a, P> {
@@ -160,6 +162,7 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
             confirmed: Vec::new(),
             records: Vec::new(),
             counters,
+            first: counters,
         }
     }
 
@@ -172,6 +175,8 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
             writes.into_iter().map(|write| self.version(write, mark, updated, &text)).collect();
         match written {
             Ok(mut written) => {
+                let versions = (self.versions.len() - mark) as u64;
+                assert_eq!(self.counters.seq, before.seq + versions, "sequence numbers grow without a gap");
                 let seq = Seq(self.counters.seq);
                 for nowhere in written.iter_mut().filter(|written| written.version == 0) {
                     nowhere.seq = seq;
@@ -202,7 +207,10 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
         let (before, mark) = (self.counters, self.records.len());
         let revisions: Result<Vec<u64>, StoreError> =
             writes.into_iter().map(|write| self.record(write, now)).collect();
-        if revisions.is_err() {
+        let new = self.records[mark..].iter().filter(|put| put.new.is_some()).count() as u64;
+        if revisions.is_ok() {
+            assert_eq!(self.counters.revision, before.revision + new, "revisions grow without a gap");
+        } else {
             self.counters = before;
             for put in self.records.drain(mark..).rev() {
                 self.current.insert(put.key, put.replaced);
@@ -269,7 +277,19 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
 
     /// The writes and the counters after them. The rest of the round is dropped, because bodies may be large.
     pub fn into_puts(self) -> RoundPuts {
-        let Self { newest, versions, confirmed, records, counters, .. } = self;
+        let Self { newest, versions, confirmed, records, counters, first, .. } = self;
+        assert!(
+            first.seq <= counters.seq
+                && first.revision <= counters.revision
+                && first.floor_ms <= counters.floor_ms,
+            "counters never fall: {first:?} {counters:?}"
+        );
+        let numbers = versions.iter().map(|put| put.new.seq.0);
+        assert!(
+            numbers.clone().is_sorted_by(|one, next| one < next)
+                && numbers.clone().all(|number| first.seq < number && number <= counters.seq),
+            "the numbers of a round are new: {first:?} {counters:?}"
+        );
         let is_newest = |version: &Version| {
             let newest = newest.get(&version.key).and_then(Option::as_ref);
             newest

@@ -131,6 +131,7 @@ impl GrantStore {
             Expect::Revision(stored.revision),
         );
         self.write_spent("code", write, &code.grant, now).await?;
+        assert_narrower(&remaining, &code.grant.scopes);
         Ok(Grant { scopes: remaining, jkt: exchange.jkt.map(str::to_owned), ..code.grant })
     }
 
@@ -377,5 +378,11 @@ impl GrantStore {
 /// token has fewer. The nonce applies to the first ID token only.
 fn refreshed(grant: Grant, remaining: &Scopes, requested: Option<&Scopes>, jkt: Option<&str>) -> Grant {
     let scopes = requested.map_or_else(|| remaining.clone(), |requested| requested.covered_by(remaining));
+    assert_narrower(&scopes, &grant.scopes);
     Grant { scopes, nonce: None, jkt: jkt.map(str::to_owned), ..grant }
+}
+
+/// A token never has a scope that the user did not grant, whatever narrowed the scopes.
+fn assert_narrower(scopes: &Scopes, granted: &Scopes) {
+    assert!(scopes.covered_by(granted) == *scopes, "'{scopes}' is more than '{granted}' was granted");
 }

@@ -422,6 +422,12 @@ impl WriterThread {
     }
 
     fn arrive_at(&mut self, counters: StoreCounters) {
+        let StoreCounters { seq, revision, floor_ms } = self.counters;
+        assert!(
+            seq <= counters.seq && revision <= counters.revision && floor_ms <= counters.floor_ms,
+            "counters of written rounds never fall: {:?} {counters:?}",
+            self.counters
+        );
         self.counters = counters;
         self.last.send_if_modified(|last| {
             let is_new = last.0 != counters.seq;

@@ -562,6 +562,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
     async fn finish_oldest_file(&mut self) -> Result<(), JobError> {
         if let Some(SyncingFile { mut file, hash, next }) = self.closing.pop_front() {
             file.hash = hash.await?;
+            assert!(file.count > 0 && file.bytes > 0, "'{}' is listed without a line", file.name);
             self.unrecorded += file.bytes;
             self.job.lease.attempts_without_progress = 0;
             self.job.files.push(file);
@@ -609,6 +610,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
     /// Records the job as [`JobRun::record`] does, together with further writes.
     async fn record_with(&mut self, mut further: Vec<LedgerWrite>) -> Result<(), JobError> {
         let now = (self.now)();
+        assert!(self.job.files.len() >= self.recorded_files, "a recorded file stays in the list");
         self.job.turn_page();
         self.job.file_count = self.job.files.len();
         further.extend(file_list::writes(&self.job, self.recorded_files));
