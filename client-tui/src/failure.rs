@@ -24,9 +24,9 @@ pub enum CommandFailure {
     /// The terminal cannot show the screens.
     #[error("the terminal cannot be used: {0}")]
     Terminal(std::io::Error),
-    /// There is no folder for the history.
-    #[error("the folder of the history cannot be determined: {0}")]
-    History(std::io::Error),
+    /// The user has no home folder, and `XDG_STATE_HOME` is not set.
+    #[error("the state folder cannot be determined: {0}; set XDG_STATE_HOME to a folder")]
+    StateFolder(std::io::Error),
     /// The result could not be printed.
     #[error("failed to print the result: {0}")]
     Output(std::io::Error),

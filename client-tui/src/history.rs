@@ -5,14 +5,13 @@
 //! user may read.
 
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
-use etcetera::BaseStrategy as _;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::private_files::{create_private_folder, replace_private_file};
+use crate::state_file::{StateFile, state_folder};
 
 /// Maximum number of questions.
 pub const QUESTIONS_KEPT: usize = 500;
@@ -83,23 +82,21 @@ pub fn add(history: &mut Vec<PastQuestion>, question: PastQuestion) {
 /// The file that contains the questions, the newest first.
 #[derive(Clone, Debug)]
 pub struct HistoryFile {
-    path: PathBuf,
+    file: StateFile,
 }
 
 impl HistoryFile {
-    /// The file in `$XDG_STATE_HOME/trefoil-tui`, or in the folder that the operating system uses instead.
+    /// The file in the state folder.
     ///
     /// # Errors
     /// An error if the user has no home folder.
     pub fn of_user() -> io::Result<Self> {
-        let base = etcetera::choose_base_strategy().map_err(io::Error::other)?;
-        let state = base.state_dir().unwrap_or_else(|| base.data_dir());
-        Ok(Self::at(&state.join("trefoil-tui/history.json")))
+        Ok(Self::at(&state_folder()?.join("history.json")))
     }
 
     /// The file at this path, which need not exist.
     pub fn at(path: &Path) -> Self {
-        Self { path: path.to_owned() }
+        Self { file: StateFile::at(path, MAX_FILE_SIZE) }
     }
 
     /// Reads the questions.
@@ -107,18 +104,7 @@ impl HistoryFile {
     /// # Errors
     /// The reason why the file cannot be read.
     pub fn read(&self) -> Result<Vec<PastQuestion>, String> {
-        let failed = |reason: String| format!("failed to read {}: {reason}", self.path.display());
-        match std::fs::metadata(&self.path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(failed(error.to_string())),
-            Ok(file) if file.len() > MAX_FILE_SIZE => {
-                return Err(failed(format!("the file has more than {MAX_FILE_SIZE} bytes; delete it")));
-            }
-            Ok(_) => {}
-        }
-        let text = std::fs::read(&self.path).map_err(|error| failed(error.to_string()))?;
-        let mut questions: Vec<_> = serde_json::from_slice(&text)
-            .map_err(|error| failed(format!("{error}; delete the file to start a new history")))?;
+        let mut questions: Vec<PastQuestion> = self.file.read()?;
         questions.truncate(QUESTIONS_KEPT);
         Ok(questions)
     }
@@ -130,11 +116,7 @@ impl HistoryFile {
     pub fn add(&self, question: PastQuestion) -> Result<(), String> {
         let mut questions = self.read()?;
         add(&mut questions, question);
-        let text = serde_json::to_vec(&questions).map_err(|error| error.to_string())?;
-        let folder = self.path.parent().map_or(Ok(()), create_private_folder);
-        folder
-            .and_then(|()| replace_private_file(&self.path, &text))
-            .map_err(|error| format!("failed to write {}: {error}", self.path.display()))
+        self.file.write(&questions)
     }
 }
 

@@ -5,16 +5,15 @@
 //! user may read.
 
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
-use etcetera::BaseStrategy as _;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::form::Form;
 use crate::model::{Model, Operation, Screen};
-use crate::private_files::{create_private_folder, replace_private_file};
+use crate::state_file::{StateFile, state_folder};
 
 /// Maximum number of profiles.
 const MAX_PROFILES: usize = 50;
@@ -40,7 +39,7 @@ struct LastScreens {
 /// The file with the state of the screens of each profile.
 #[derive(Clone, Debug)]
 pub struct LastScreensFile {
-    path: PathBuf,
+    file: StateFile,
 }
 
 /// The forms whose texts are stored, with their names. None of them has a field for a secret.
@@ -103,19 +102,17 @@ fn profile_key(model: &Model) -> String {
 }
 
 impl LastScreensFile {
-    /// The file in `$XDG_STATE_HOME/trefoil-tui`, or in the folder that the operating system uses instead.
+    /// The file in the state folder.
     ///
     /// # Errors
     /// An error if the user has no home folder.
     pub fn of_user() -> io::Result<Self> {
-        let base = etcetera::choose_base_strategy().map_err(io::Error::other)?;
-        let state = base.state_dir().unwrap_or_else(|| base.data_dir());
-        Ok(Self::at(&state.join("trefoil-tui/screens.json")))
+        Ok(Self::at(&state_folder()?.join("screens.json")))
     }
 
     /// The file at this path, which need not exist.
     pub fn at(path: &Path) -> Self {
-        Self { path: path.to_owned() }
+        Self { file: StateFile::at(path, MAX_FILE_SIZE) }
     }
 
     /// Sets the screens of a model to their last state. A profile that was not used before keeps the state of
@@ -141,25 +138,10 @@ impl LastScreensFile {
             let oldest = profiles.iter().min_by_key(|(_, last)| last.saved).map(|(key, _)| key.clone());
             profiles.remove(&oldest.expect("there are profiles"));
         }
-        let text = serde_json::to_vec(&profiles).map_err(|error| error.to_string())?;
-        let folder = self.path.parent().map_or(Ok(()), create_private_folder);
-        folder
-            .and_then(|()| replace_private_file(&self.path, &text))
-            .map_err(|error| format!("failed to write {}: {error}", self.path.display()))
+        self.file.write(&profiles)
     }
 
     fn read(&self) -> Result<BTreeMap<String, LastScreens>, String> {
-        let failed = |reason: String| format!("failed to read {}: {reason}", self.path.display());
-        match std::fs::metadata(&self.path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeMap::new()),
-            Err(error) => return Err(failed(error.to_string())),
-            Ok(file) if file.len() > MAX_FILE_SIZE => {
-                return Err(failed(format!("the file has more than {MAX_FILE_SIZE} bytes; delete it")));
-            }
-            Ok(_) => {}
-        }
-        let text = std::fs::read(&self.path).map_err(|error| failed(error.to_string()))?;
-        serde_json::from_slice(&text)
-            .map_err(|error| failed(format!("{error}; delete the file to start on the screen Home")))
+        self.file.read()
     }
 }

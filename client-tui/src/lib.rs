@@ -41,6 +41,7 @@ pub mod screen;
 pub mod settings;
 pub mod setup;
 pub mod sign_in_method;
+pub mod state_file;
 pub mod terminal;
 pub mod update;
 pub mod user_programs;

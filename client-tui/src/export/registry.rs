@@ -3,14 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-
-use etcetera::BaseStrategy as _;
 
 use super::folder::{ExportFolder, FolderError};
 use super::job::{ExportJob, ExportPhase};
 use crate::private_files::create_private_folder;
+use crate::state_file::state_folder;
 
 /// The file that contains the list.
 #[derive(Clone, Debug)]
@@ -41,11 +40,8 @@ impl ExportRegistry {
     /// # Errors
     /// An error if the user has no home folder.
     pub fn of_user() -> Result<Self, FolderError> {
-        let failed =
-            |error| FolderError::Write { path: "trefoil-tui/exports".into(), error: io::Error::other(error) };
-        let base = etcetera::choose_base_strategy().map_err(failed)?;
-        let state = base.state_dir().unwrap_or_else(|| base.data_dir());
-        Ok(Self::at(&state.join("trefoil-tui/exports")))
+        let failed = |error| FolderError::Write { path: "trefoil-tui/exports".into(), error };
+        Ok(Self::at(&state_folder().map_err(failed)?.join("exports")))
     }
 
     /// The list in this file, which need not exist.

@@ -12,7 +12,6 @@ mod server_profile;
 
 use std::path::Path;
 
-use etcetera::BaseStrategy as _;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 pub use self::error::ProfileError;
@@ -23,6 +22,7 @@ pub use self::server_profile::{
 };
 use crate::args::{BACKEND_SCOPE, ProfileArgs, USER_SCOPE};
 use crate::sign_in_method::SignInMethod;
+use crate::state_file::state_folder;
 
 impl Profile {
     /// Builds the profile from the options of the command line, the profile file, and the files that they
@@ -152,8 +152,7 @@ impl Profile {
     /// instead.
     #[must_use]
     pub fn with_token_file(mut self) -> Self {
-        let Ok(base) = etcetera::choose_base_strategy() else { return self };
-        let folder = base.state_dir().unwrap_or_else(|| base.data_dir()).join("trefoil-tui/tokens");
+        let Ok(folder) = state_folder().map(|folder| folder.join("tokens")) else { return self };
         let server = format!("{} {}", self.base_url, self.client_id.as_deref().unwrap_or_default());
         // Two people may have a profile each for one server, so that the name is a part of the key.
         let key = format!("{} {server}", self.name.as_deref().unwrap_or_default());

@@ -50,8 +50,8 @@ pub async fn open(
     model.keys = Box::leak(Box::new(keys));
     model.about.zone = jiff::tz::TimeZone::system();
     let registry = ExportRegistry::of_user()?;
-    let history = HistoryFile::of_user().map_err(CommandFailure::History)?;
-    let screens = LastScreensFile::of_user().map_err(CommandFailure::History)?;
+    let history = HistoryFile::of_user().map_err(CommandFailure::StateFolder)?;
+    let screens = LastScreensFile::of_user().map_err(CommandFailure::StateFolder)?;
     restore_screens(&screens, &mut model);
     let services = Services { profiles, registry, history, screens: screens.clone(), clock };
     let effects = ProfileEffects::new(profile, services)?;
