@@ -4,11 +4,12 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Margin, Position, Rect};
 use ratatui::style::Style;
 use ratatui::text::Line;
-use ratatui::widgets::{Block, BorderType, Paragraph, Widget, Wrap};
+use ratatui::widgets::{Block, BorderType, Widget};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use super::parts::{MARK, shorten_middle, wrapped_lines};
+use super::parts::{MARK, shorten_middle};
 use super::theme::Theme;
+use super::wrap::wrap;
 use crate::form::{Form, FormField};
 use crate::model::{ClickTarget, SearchList};
 
@@ -54,16 +55,20 @@ impl<'a, 'f> Canvas<'a, 'f> {
     }
 
     pub fn text(&mut self, lines: Vec<Line<'_>>, area: Rect) {
-        self.draw(Paragraph::new(lines).wrap(Wrap { trim: false }), area);
+        self.scrolled_text(lines, 0, area);
     }
 
     /// Draws lines with word wrap, from the line at `scroll` on.
     pub fn scrolled_text(&mut self, lines: Vec<Line<'_>>, scroll: u16, area: Rect) {
-        // The last row remains visible. A line, such as a long error, may have several rows.
         let columns = usize::from(area.width);
-        let rows: usize = lines.iter().map(|line| wrapped_lines(&line.to_string(), columns)).sum();
-        let scroll = scroll.min(u16::try_from(rows).unwrap_or(u16::MAX).saturating_sub(1));
-        self.draw(Paragraph::new(lines).wrap(Wrap { trim: false }).scroll((scroll, 0)), area);
+        let rows: Vec<_> = lines.iter().flat_map(|line| wrap(line, columns)).collect();
+        // The last row remains visible.
+        let count = rows.len();
+        let first = usize::from(scroll).min(count.saturating_sub(1));
+        for (row, place) in rows.into_iter().skip(first).zip(area.rows()) {
+            self.draw(row, place);
+        }
+        self.scroll_marks(first, count, area);
     }
 
     /// Divides an area into two panes: beside each other if the terminal is wide, or else one above the

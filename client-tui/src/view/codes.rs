@@ -7,8 +7,9 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::canvas::Canvas;
 use super::compared::{self, Comparison};
-use super::parts::{WAITING, clock, error_line, push_right, shorten_middle, waiting_line, wrapped_lines};
+use super::parts::{WAITING, clock, error_line, push_right, shorten_middle, waiting_line};
 use super::theme::Theme;
+use super::wrap::wrapped_rows;
 use crate::api::{
     EXPANSION_PAGE, ExpandQuery, Expansion, LookupAnswer, LookupQuery, SubsumesAnswer, SubsumesQuery,
     ValidateCode, ValidationAnswer,
@@ -114,7 +115,7 @@ fn draw_operation<Q: ShownQuestion<A>, A>(
     let command = state.sent_command(&model.about).unwrap_or_default();
     let asked = format!("{}  {} as {}", clock(sent.sent_at, &model.about.zone), Q::REQUEST, sent.token.name);
     let foot = [asked, format!("$ {command}")];
-    let height: usize = foot.iter().map(|line| wrapped_lines(line, right.width.into())).sum();
+    let height: usize = foot.iter().map(|line| wrapped_rows(line, right.width.into())).sum();
     let height = if right.height < 10 { 0 } else { height as u16 };
     let [answer, below] = Layout::vertical([Constraint::Min(0), Constraint::Length(height)]).areas(right);
     canvas.scrolled_text(lines, model.codes.scroll, answer);

@@ -8,8 +8,9 @@ use ratatui::widgets::{Gauge, Paragraph, Sparkline};
 use unicode_width::UnicodeWidthStr as _;
 
 use super::canvas::Canvas;
-use super::parts::{MARK, error_line, list_line, shorten_middle, size, wrapped_lines};
+use super::parts::{MARK, error_line, list_line, shorten_middle, size};
 use super::theme::Theme;
+use super::wrap::wrapped_rows;
 use crate::api::percent;
 use crate::export::{ExportFile, ExportPhase, FileList, FileProgress, FileStatus};
 use crate::keys::{Action, KeyTable};
@@ -144,7 +145,7 @@ fn draw_selected(model: &Model, row: &ExportRow, canvas: &mut Canvas, area: Rect
     }
     let is_downloading = row.is_active() && row.job.phase == ExportPhase::Downloading;
     let end = [row.folder.display().to_string(), format!("$ {}", row.command(&model.about))];
-    let rows_of = |text: &str| wrapped_lines(text, area.width.into()) as u16;
+    let rows_of = |text: &str| wrapped_rows(text, area.width.into()) as u16;
     let height = lines.iter().map(|line| rows_of(&line.to_string())).sum::<u16>().min(area.height);
     let end_height = if area.height < height + 8 { 0 } else { end.iter().map(|line| rows_of(line)).sum() };
     let graph_height = if row.rates.is_empty() || area.height < 12 { 0 } else { 3 };

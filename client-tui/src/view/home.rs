@@ -6,8 +6,9 @@ use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr as _;
 
 use super::canvas::Canvas;
-use super::parts::{MARK, error_line, list_line, push_right, waiting_line, wrapped_lines};
+use super::parts::{MARK, error_line, list_line, push_right, waiting_line};
 use super::theme::Theme;
+use super::wrap::wrapped_rows;
 use crate::api::{ConceptLabel, ConceptPlace, ContentEntry, ContentKind, ServerSummary};
 use crate::clock::{clock_differs, clock_sentence};
 use crate::keys::Action;
@@ -155,7 +156,7 @@ fn draw_detail(model: &Model, selected: Option<HomeRow>, canvas: &mut Canvas, ar
     let height = match area.height {
         0..=3 => 0,
         4..=7 => 1,
-        _ => wrapped_lines(&line.to_string(), area.width.into()) as u16,
+        _ => wrapped_rows(&line.to_string(), area.width.into()) as u16,
     };
     let [text, facts] = Layout::vertical([Constraint::Min(0), Constraint::Length(height)]).areas(area);
     canvas.text(lines, text);

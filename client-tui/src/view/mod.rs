@@ -15,6 +15,7 @@ mod help;
 mod home;
 pub mod json;
 mod jump;
+mod last_exchange;
 mod palette;
 mod parts;
 mod profile_menu;
@@ -25,6 +26,7 @@ pub mod theme;
 mod token;
 mod tree;
 mod viewer;
+mod wrap;
 
 use command_line::text::is_unprintable;
 use ratatui::Frame;
@@ -37,8 +39,8 @@ use unicode_width::UnicodeWidthStr;
 use self::canvas::Canvas;
 pub use self::canvas::ClickRegion;
 pub use self::jump::JumpLabels;
-use self::parts::wrapped_lines;
 use self::theme::{Theme, to_ascii};
+use self::wrap::wrapped_rows;
 use crate::commands;
 use crate::model::{ClickTarget, Model, Overlay, Screen};
 
@@ -92,6 +94,8 @@ fn draw(model: &Model, canvas: &mut Canvas) {
     .areas(area);
     header::draw(model, canvas, header);
     draw_tabs(model, canvas, tabs);
+    let all = body;
+    let body = last_exchange::draw(model, canvas, all);
     match model.screen {
         Screen::Home => home::draw(model, canvas, body),
         Screen::SignIn => sign_in::draw(model, canvas, body),
@@ -116,7 +120,7 @@ fn draw(model: &Model, canvas: &mut Canvas) {
         Some(Overlay::Jump(typed)) => jump::draw(typed, canvas),
         None => {}
     }
-    draw_notice(model, canvas, body);
+    draw_notice(model, canvas, all);
 }
 
 /// Draws the result of the last action over the lower right corner of the screen.
@@ -129,7 +133,7 @@ fn draw_notice(model: &Model, canvas: &mut Canvas, body: Rect) {
     // A border and a margin on both sides.
     let inner = most.saturating_sub(4).max(1);
     let text = Paragraph::new(notice.as_str()).wrap(Wrap { trim: false });
-    let lines = wrapped_lines(notice, inner.into()) as u16;
+    let lines = wrapped_rows(notice, inner.into()) as u16;
     let width = if lines == 1 { notice.width() as u16 + 4 } else { most };
     let height = (lines + 2).min(NOTICE.1).min(body.height);
     let area = Rect { x: body.right().saturating_sub(width), y: body.bottom() - height, width, height };

@@ -71,23 +71,6 @@ pub(super) fn size(bytes: u64) -> String {
     }
 }
 
-/// The number of lines of a text with word wrap.
-pub(super) fn wrapped_lines(text: &str, columns: usize) -> usize {
-    let columns = columns.max(1);
-    let (mut lines, mut used) = (1, 0);
-    for word in text.split_whitespace().map(UnicodeWidthStr::width) {
-        let separated = if used == 0 { word } else { used + 1 + word };
-        if separated <= columns {
-            used = separated;
-        } else {
-            // A word that is longer than a line is divided.
-            lines += usize::from(used > 0) + word.saturating_sub(1) / columns;
-            used = (word.max(1) - 1) % columns + 1;
-        }
-    }
-    lines
-}
-
 /// Shortens a text to a number of columns in its middle, because names of files and addresses differ most at
 /// their ends.
 pub(super) fn shorten_middle(text: &str, columns: usize) -> String {
@@ -123,15 +106,6 @@ mod tests {
         assert_eq!(shorten_middle("Patient", 3), "P…t");
         assert_eq!(shorten_middle("Patient", 1), "…");
         assert_eq!(shorten_middle("Patient", 0), "");
-    }
-
-    #[test]
-    fn wrapped_lines_are_counted() {
-        for (text, columns, lines) in
-            [("", 5, 1), ("one two", 7, 1), ("one two", 6, 2), ("abcdefgh i", 4, 3), ("a bb ccc", 3, 3)]
-        {
-            assert_eq!(wrapped_lines(text, columns), lines, "{text:?}");
-        }
     }
 
     #[test]

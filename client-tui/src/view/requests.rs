@@ -113,12 +113,32 @@ fn below_base<'a>(exchange: &'a RecordedExchange, model: &Model) -> &'a str {
     below.map_or(exchange.url.as_str(), |path| path.strip_prefix('/').unwrap_or(path))
 }
 
+/// The method and the path of a request, without its parameters.
+pub(super) fn request_line(exchange: &RecordedExchange, model: &Model) -> String {
+    let path = below_base(exchange, model);
+    format!("{} {}", exchange.method, path.split('?').next().unwrap_or_default())
+}
+
+/// The status of a response, and how long it took.
+pub(super) fn status_line<'a>(exchange: &RecordedExchange, status: u16, theme: Theme) -> Line<'a> {
+    let style = if status < 400 { theme.good() } else { theme.bad() };
+    let parts = exchange.headers_ms.map(|headers_ms| {
+        let body_ms = exchange.took_ms.saturating_sub(headers_ms);
+        Span::styled(format!(" (headers {headers_ms}, body {body_ms})"), theme.quiet())
+    });
+    let mut line = Line::styled(format!("{status} after {} ms", exchange.took_ms), style);
+    line.extend(parts);
+    line
+}
+
+/// A line for each header.
+pub(super) fn header_lines(headers: &[(String, String)], theme: Theme) -> impl Iterator<Item = Line<'_>> {
+    headers.iter().map(move |(name, value)| {
+        Line::from(vec![Span::styled(format!("{name}: "), theme.quiet()), Span::raw(value.as_str())])
+    })
+}
+
 fn detail(exchange: &RecordedExchange, theme: Theme) -> Vec<Line<'_>> {
-    fn headers<'a>(all: &'a [(String, String)], theme: Theme, lines: &mut Vec<Line<'a>>) {
-        lines.extend(all.iter().map(|(name, value)| {
-            Line::from(vec![Span::styled(format!("{name}: "), theme.quiet()), Span::raw(value.as_str())])
-        }));
-    }
     fn body<'a>(text: &'a str, theme: Theme, lines: &mut Vec<Line<'a>>) {
         if !text.is_empty() {
             lines.push(Line::default());
@@ -126,23 +146,15 @@ fn detail(exchange: &RecordedExchange, theme: Theme) -> Vec<Line<'_>> {
         }
     }
     let mut lines = vec![Line::styled(format!("{} {}", exchange.method, exchange.url), theme.accent())];
-    headers(&exchange.request_headers, theme, &mut lines);
+    lines.extend(header_lines(&exchange.request_headers, theme));
     body(exchange.request_body.as_deref().unwrap_or_default(), theme, &mut lines);
     lines.push(Line::default());
     match &exchange.outcome {
         None => lines.push(Line::raw("Waiting for the response …")),
         Some(Err(reason)) => lines.push(error_line(reason, theme)),
         Some(Ok(answered)) => {
-            let style = if answered.status < 400 { theme.good() } else { theme.bad() };
-            let parts = exchange.headers_ms.map(|headers_ms| {
-                let body_ms = exchange.took_ms.saturating_sub(headers_ms);
-                Span::styled(format!(" (headers {headers_ms}, body {body_ms})"), theme.quiet())
-            });
-            let total = format!("{} after {} ms", answered.status, exchange.took_ms);
-            let mut status = Line::styled(total, style);
-            status.extend(parts);
-            lines.push(status);
-            headers(&answered.headers, theme, &mut lines);
+            lines.push(status_line(exchange, answered.status, theme));
+            lines.extend(header_lines(&answered.headers, theme));
             body(&answered.body, theme, &mut lines);
         }
     }

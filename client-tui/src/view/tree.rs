@@ -7,8 +7,9 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::canvas::Canvas;
-use super::parts::{MARK, WAITING, clock, error_line, list_line, push_right, waiting_line, wrapped_lines};
+use super::parts::{MARK, WAITING, clock, error_line, list_line, push_right, waiting_line};
 use super::theme::Theme;
+use super::wrap::wrapped_rows;
 use crate::api::{ConceptLabel, HierarchyConcept, HierarchyPath, HierarchyQuery};
 use crate::keys::Action;
 use crate::model::answer::Answer;
@@ -84,7 +85,7 @@ fn draw_concept(
 ) {
     let theme = canvas.theme;
     let facts = question(model, sent, theme);
-    let height: usize = facts.iter().map(|line| wrapped_lines(&line.to_string(), area.width.into())).sum();
+    let height: usize = facts.iter().map(|line| wrapped_rows(&line.to_string(), area.width.into())).sum();
     let height = if area.height < 14 { 0 } else { height as u16 };
     let [line, columns, foot] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(height)]).areas(area);

@@ -350,6 +350,25 @@ fn zoomed() -> Model {
     model
 }
 
+/// A screen after a request with parameters and a response of some length.
+fn with_last_request(mut model: Model) -> Model {
+    let path = "/fhir/R4/CodeSystem/$lookup?system=https://t.example/CodeSystem/aids&code=cane";
+    let parameter = |n: usize| json!({ "name": format!("property {n}"), "valueString": "a light stick" });
+    let parameters = json!({
+        "resourceType": "Parameters",
+        "parameter": (0..12).map(parameter).collect::<Vec<_>>(),
+    });
+    let body = format!("{parameters:#}");
+    let Some(Ok(response)) = exchange(1, "GET", path, Ok(200)).outcome else { unreachable!() };
+    let outcome = Some(Ok(RecordedResponse { body, ..response }));
+    update(&mut model, Message::Exchanged(RecordedExchange { outcome, ..exchange(1, "GET", path, Ok(200)) }));
+    model
+}
+
+fn last_request() -> Model {
+    with_last_request(looked_up())
+}
+
 fn selected_by_path() -> Model {
     let mut model = requests();
     press(&mut model, KeyCode::Char('/'));
@@ -413,6 +432,7 @@ fn all() -> Vec<(&'static str, Model)> {
         ("request", request()),
         ("request_path", selected_by_path()),
         ("zoomed", zoomed()),
+        ("last_request", last_request()),
         ("help", help()),
     ]
 }
@@ -421,6 +441,24 @@ fn all() -> Vec<(&'static str, Model)> {
 fn every_screen_matches_its_snapshots() {
     for (name, model) in all() {
         check(name, &model);
+    }
+}
+
+#[test]
+fn at_least_half_of_the_rows_of_a_large_terminal_have_content() {
+    for (name, model) in [
+        ("home", model()),
+        ("signed in", signed_in()),
+        ("codes", looked_up()),
+        ("tree", tree::shown()),
+        ("export", exported()),
+    ] {
+        let text = picture(&with_last_request(model), 200, 60);
+        let rows = text
+            .lines()
+            .filter(|row| row.contains(|c: char| c.is_alphanumeric() || "{}[]".contains(c)))
+            .count();
+        assert!(rows >= 30, "{rows} rows of {name}:\n{text}");
     }
 }
 
