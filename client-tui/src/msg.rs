@@ -192,6 +192,8 @@ pub enum HomeAnswer {
     Summary(Answered<ServerSummary>),
     /// The concepts that were found in the code system with this URL.
     Found(String, Answered<Vec<ExpandedCode>>),
+    /// The resources whose titles contain the text, of a kind whose list is incomplete.
+    Titled(ContentKind, Answered<ContentList>),
     Place(Answered<ConceptPlace>),
 }
 
@@ -237,11 +239,13 @@ pub enum RuntimeEffect {
         bearer: Bearer,
         groups_bearer: Bearer,
     },
-    /// Searches code systems for the text that is being typed. It replaces an earlier search.
+    /// Searches code systems, and the titles of some kinds of resources, for the text that is being typed. It
+    /// replaces an earlier search.
     SearchSystems {
         id: u64,
         text: String,
         systems: Vec<String>,
+        kinds: Vec<ContentKind>,
         bearer: Bearer,
     },
     /// Looks up the place of the selected concept. It replaces an earlier lookup.

@@ -94,6 +94,11 @@ impl ContentKind {
         }
     }
 
+    /// Returns whether FHIR R4 has a search parameter for the titles of these resources.
+    pub fn has_title_search(self) -> bool {
+        self != Self::Groups
+    }
+
     /// The elements that a list needs.
     fn elements(self) -> &'static str {
         match self {
@@ -135,12 +140,7 @@ impl Api {
     /// # Errors
     /// The error of the request.
     pub async fn contents(&self, kind: ContentKind, bearer: &Bearer) -> Result<ContentList, ApiError> {
-        let url = format!("{}/{}", self.profile().fhir_base, kind.resource_type());
-        let count = CONTENTS_COUNT.to_string();
-        let parameters = [("_elements", kind.elements()), ("_count", count.as_str())];
-        let listed = self.ask(self.http().get(&url).query(&parameters), &url, bearer).await;
-        let listed = listed.map(|bundle| content_list(kind, &bundle));
-        match listed {
+        match self.search_contents(kind, None, bearer).await {
             Ok(list) if !list.entries.is_empty() || kind != ContentKind::CodeSystems => Ok(list),
             other if kind == ContentKind::CodeSystems => {
                 let announced = self.announced_code_systems(bearer).await.unwrap_or_default();
@@ -148,6 +148,33 @@ impl Api {
             }
             other => other,
         }
+    }
+
+    /// The resources of one kind whose titles contain a text.
+    ///
+    /// # Errors
+    /// The error of the request.
+    pub async fn contents_with_title(
+        &self,
+        kind: ContentKind,
+        text: &str,
+        bearer: &Bearer,
+    ) -> Result<ContentList, ApiError> {
+        self.search_contents(kind, Some(text), bearer).await
+    }
+
+    async fn search_contents(
+        &self,
+        kind: ContentKind,
+        title: Option<&str>,
+        bearer: &Bearer,
+    ) -> Result<ContentList, ApiError> {
+        let url = format!("{}/{}", self.profile().fhir_base, kind.resource_type());
+        let count = CONTENTS_COUNT.to_string();
+        let mut parameters = vec![("_elements", kind.elements()), ("_count", count.as_str())];
+        parameters.extend(title.map(|title| ("title:contains", title)));
+        let bundle = self.ask(self.http().get(&url).query(&parameters), &url, bearer).await?;
+        Ok(content_list(kind, &bundle))
     }
 
     /// The code systems in the TerminologyCapabilities of the server.

@@ -23,6 +23,8 @@ pub struct HomeScreen {
     pub scope: Option<ContentEntry>,
     /// The code systems that are searched for the text, with the results.
     pub found: Vec<SystemMatches>,
+    /// The kinds whose lists are incomplete, with the resources whose titles contain the text.
+    pub titled: Vec<(ContentKind, Answer<ContentList>)>,
     /// Index of the selected row in [`Self::rows`].
     pub selected: usize,
     /// The place of the selected concept.
@@ -91,6 +93,7 @@ impl Default for HomeScreen {
             summary: Answer::None,
             scope: None,
             found: Vec::new(),
+            titled: Vec::new(),
             selected: 0,
             place: None,
             first_code: None,
@@ -116,6 +119,7 @@ impl HomeScreen {
     pub fn is_waiting(&self) -> bool {
         self.contents.iter().any(Answer::is_waiting)
             || self.found.iter().any(|matches| matches.answer.is_waiting())
+            || self.titled.iter().any(|(_, list)| list.is_waiting())
             || self.place.as_ref().is_some_and(|(_, place)| place.is_waiting())
     }
 
@@ -123,6 +127,7 @@ impl HomeScreen {
     pub fn cancel(&mut self) {
         self.contents.iter_mut().for_each(Answer::cancel);
         self.found.iter_mut().for_each(|matches| matches.answer.cancel());
+        self.titled.iter_mut().for_each(|(_, list)| list.cancel());
         if let Some((_, place)) = &mut self.place {
             place.cancel();
         }
@@ -138,7 +143,8 @@ impl HomeScreen {
         let text = self.text();
         let mut rows: Vec<_> = self.found_concepts(&text).into_iter().map(HomeRow::Concept).collect();
         if self.scope.is_none() {
-            let entries = self.entries().cloned().map(HomeRow::Content);
+            let unlisted = self.unlisted().filter(|entry| !self.entries().any(|known| known == *entry));
+            let entries = self.entries().chain(unlisted).cloned().map(HomeRow::Content);
             rows.extend(fuzzy::matching(&text, entries, HomeRow::text));
         }
         rows
@@ -157,6 +163,15 @@ impl HomeScreen {
 
     fn entries(&self) -> impl Iterator<Item = &ContentEntry> {
         let lists = self.contents.iter().filter_map(|list| match list {
+            Answer::Done(list) => Some(&list.entries),
+            _ => None,
+        });
+        lists.flatten()
+    }
+
+    /// The resources that were found by their titles.
+    fn unlisted(&self) -> impl Iterator<Item = &ContentEntry> {
+        let lists = self.titled.iter().filter_map(|(_, list)| match list {
             Answer::Done(list) => Some(&list.entries),
             _ => None,
         });
@@ -208,6 +223,14 @@ impl HomeScreen {
             None if self.text().is_empty() => Vec::new(),
             None => self.entries().filter(|entry| entry.is_searchable()).cloned().collect(),
         };
+        let is_incomplete = |kind: &ContentKind| {
+            kind.has_title_search() && matches!(self.list(*kind), Answer::Done(list) if list.has_more)
+        };
+        let incomplete: Vec<_> = match self.scope.is_none() && !self.text().is_empty() {
+            true => ContentKind::ALL.into_iter().filter(is_incomplete).collect(),
+            false => Vec::new(),
+        };
+        self.titled = incomplete.into_iter().map(|kind| (kind, Answer::Waiting { since: now })).collect();
         self.found.clear();
         for entry in systems {
             // A code system with several versions is searched once.
@@ -224,6 +247,13 @@ impl HomeScreen {
         let matches = self.found.iter_mut().find(|matches| matches.system == system);
         if let Some(matches) = matches.filter(|_| id == self.search_id) {
             matches.answer = answer;
+        }
+    }
+
+    pub fn receive_titled(&mut self, id: u64, kind: ContentKind, answer: Answer<ContentList>) {
+        let list = self.titled.iter_mut().find(|(awaited, _)| *awaited == kind);
+        if let Some((_, list)) = list.filter(|_| id == self.search_id) {
+            *list = answer;
         }
     }
 

@@ -222,8 +222,8 @@ impl ProfileEffects {
                     Message::Home(id, HomeAnswer::Summary(in_words(api.server_summary().await)))
                 });
             }
-            RuntimeEffect::SearchSystems { id, text, systems, bearer } => {
-                self.search_systems(id, text, systems, bearer);
+            RuntimeEffect::SearchSystems { id, text, systems, kinds, bearer } => {
+                self.search_systems(id, text, systems, kinds, bearer);
             }
             RuntimeEffect::Place(id, query, bearer) => {
                 let (api, sender) = (self.api.clone(), self.sender.clone());
@@ -329,14 +329,25 @@ impl ProfileEffects {
     }
 
     /// Searches code systems for a text that is being typed.
-    fn search_systems(&mut self, id: u64, text: String, systems: Vec<String>, bearer: Bearer) {
+    fn search_systems(
+        &mut self,
+        id: u64,
+        text: String,
+        systems: Vec<String>,
+        kinds: Vec<ContentKind>,
+        bearer: Bearer,
+    ) {
         self.stop_search();
-        if systems.is_empty() {
+        if systems.is_empty() && kinds.is_empty() {
             return;
         }
         let (api, sender) = (self.api.clone(), self.sender.clone());
         self.search = Some(tokio::spawn(async move {
             api.wait(SEARCH_DELAY).await;
+            for kind in kinds {
+                let titled = in_words(api.contents_with_title(kind, &text, &bearer).await);
+                let _ = sender.send(Message::Home(id, HomeAnswer::Titled(kind, titled)));
+            }
             let found = |system, codes| {
                 let _ = sender.send(Message::Home(id, HomeAnswer::Found(system, in_words(codes))));
             };

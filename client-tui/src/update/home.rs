@@ -24,6 +24,7 @@ pub(super) fn on_answer(model: &mut Model, id: u64, answer: HomeAnswer) -> Vec<R
         }
         HomeAnswer::Summary(result) => home.receive_summary(id, result.into()),
         HomeAnswer::Found(system, result) => home.receive_found(id, &system, result.into()),
+        HomeAnswer::Titled(kind, result) => home.receive_titled(id, kind, result.into()),
         HomeAnswer::Place(result) => home.receive_place(id, result.into()),
     }
     follow_selection(model)
@@ -32,9 +33,9 @@ pub(super) fn on_answer(model: &mut Model, id: u64, answer: HomeAnswer) -> Vec<R
 /// Searches for the text after a change.
 pub(super) fn search(model: &mut Model) -> Vec<RuntimeEffect> {
     let (id, systems) = model.home.send_search(model.now);
-    let text = model.home.text();
-    let mut effects =
-        vec![RuntimeEffect::SearchSystems { id, text, systems, bearer: model.contents_bearer() }];
+    let kinds = model.home.titled.iter().map(|(kind, _)| *kind).collect();
+    let (text, bearer) = (model.home.text(), model.contents_bearer());
+    let mut effects = vec![RuntimeEffect::SearchSystems { id, text, systems, kinds, bearer }];
     effects.extend(follow_selection(model));
     effects
 }

@@ -99,6 +99,11 @@ fn result_rows<'a>(model: &'a Model, selectable: &[HomeRow], width: u16, theme: 
     } else if rows.is_empty() {
         rows.push((None, Line::raw(format!("  Nothing matches in {} code systems.", home.found.len()))));
     }
+    for (kind, list) in &home.titled {
+        if let Answer::Failed(reason) = list {
+            rows.push((None, Line::styled(format!("  {}: {reason}", kind.title()), theme.quiet())));
+        }
+    }
     for matches in &home.found {
         if let Answer::Failed(reason) = &matches.answer {
             rows.push((None, Line::styled(format!("  {}: {reason}", matches.title), theme.quiet())));

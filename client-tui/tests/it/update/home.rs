@@ -5,7 +5,7 @@ use serde_json::json;
 use trefoil_tui::api::{
     Api, Bearer, ConceptLabel, ConceptPlace, ContentKind, ContentList, ExpandedCode, ServerSummary,
 };
-use trefoil_tui::model::{Model, Operation, Screen};
+use trefoil_tui::model::{HomeRow, Model, Operation, Screen};
 use trefoil_tui::msg::{CodeQuestion, HomeAnswer, Message, RuntimeEffect, TreeQuestion};
 use trefoil_tui::update::update;
 use wiremock::matchers::{method, path, query_param};
@@ -223,6 +223,35 @@ async fn a_code_system_limits_the_search_and_a_value_set_is_expanded() {
         &press(&mut model, KeyCode::Enter)[..],
         [RuntimeEffect::Code(_, CodeQuestion::Expand(asked), _)] if asked.url == "https://t.example/ValueSet/aids"
     ));
+}
+
+#[tokio::test]
+async fn resources_beyond_an_incomplete_list_are_found_by_their_titles() {
+    let mut model = home().await;
+    let server = MockServer::start().await;
+    let titled = Mock::given(method("GET")).and(path("/fhir/R4/ValueSet"));
+    let set = json!({ "resourceType": "ValueSet", "id": "w", "url": "https://t.example/ValueSet/walk",
+                      "title": "Walking aids" });
+    let other = json!({ "resourceType": "ValueSet", "id": "x", "url": "https://t.example/ValueSet/x" });
+    titled
+        .and(query_param("title:contains", "walk"))
+        .respond_with(bundle(&[set, other]))
+        .mount(&server)
+        .await;
+    let api = api(&server.uri());
+    let list = api.contents_with_title(ContentKind::ValueSets, "walk", &Bearer::Anonymous).await.unwrap();
+    let first = ContentList { has_more: true, ..ContentList::default() };
+    update(&mut model, Message::Home(1, HomeAnswer::List(ContentKind::ValueSets, Ok(first))));
+    press(&mut model, KeyCode::Char('/'));
+    type_text_of_search(&mut model, "wal");
+    let effects = press(&mut model, KeyCode::Char('k'));
+    let [RuntimeEffect::SearchSystems { id, kinds, .. }] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(kinds, &[ContentKind::ValueSets], "the other lists are complete");
+    update(&mut model, Message::Home(*id, HomeAnswer::Titled(ContentKind::ValueSets, Ok(list))));
+    let titles: Vec<_> = model.home.rows().iter().map(HomeRow::text).collect();
+    let found = |text: &str| titles.iter().any(|title| title.contains(text));
+    assert!(found("Walking aids") && found("Walking circle"), "{titles:?}");
+    assert!(!found("ValueSet/x"), "a server may ignore a search parameter: {titles:?}");
 }
 
 #[tokio::test]
