@@ -2,7 +2,8 @@
 //! (<https://github.com/smart-on-fhir/bulk-data-server>), which is not published as a package. The variable
 //! `TREFOIL_BULK_DATA_SERVER` is the address of a running server, or names a checkout with its dependencies
 //! and data installed (`npm install`, and the import of its data). The client registers a key, and exports
-//! all patients, with and without a token. The same journey runs against the server of this project.
+//! all patients, with and without a token. The same journey runs against a server that behaves like SMART's,
+//! and against the server of this project.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::headless::{program, result};
 use crate::server::Server;
+use crate::smart_bulk_server;
 use crate::support::JWKS;
 
 /// Path of the private keys of these tests.
@@ -139,6 +141,13 @@ async fn patients_of_smarts_server_are_exported() {
         check_export(&[&anonymous[..], &registered].concat());
         check_export(&anonymous);
     });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn patients_of_a_server_like_smarts_are_exported() {
+    let (server, fhir_base) = smart_bulk_server::start().await;
+    let address = server.uri();
+    tokio::task::block_in_place(|| check_export(&["--base-url", &address, "--fhir-base", &fhir_base]));
 }
 
 #[test]

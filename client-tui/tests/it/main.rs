@@ -32,6 +32,10 @@ mod server;
 mod session;
 #[cfg(unix)]
 mod signals;
+// The conformance suite is tested against the same server.
+#[cfg(unix)]
+#[path = "../../../conformance/tests/it/bulk_server.rs"]
+mod smart_bulk_server;
 mod support;
 mod tree;
 mod update;
