@@ -88,7 +88,7 @@ pub async fn code(
     params.extend(more);
     let states = |wanted: &str| more.iter().any(|(name, _)| *name == wanted);
     // Any other server may require these (RFC 6749 3.3, RFC 9700 2.1.1).
-    if !target.is_trefoil() {
+    if target.treatment.adapts_requests {
         if !states("scope") {
             params.push(("scope", "openid"));
         }

@@ -20,6 +20,7 @@
 //! | [`applications`] | client applications: codes, tokens, assertions, exports |
 //! | [`passkeys`] | passkeys of users |
 //! | [`preconditions`] | the initial states of cases |
+//! | [`treatment`] | which rules apply to the server, and how much is asked of it at once
 //! | `crypto` | the crypto library of TLS |
 //! | `error` | the error of a setup |
 
@@ -43,6 +44,7 @@ mod scripted_page;
 pub mod secrets;
 pub mod server;
 pub mod target;
+pub mod treatment;
 
 use std::sync::OnceLock;
 use std::time::Duration;

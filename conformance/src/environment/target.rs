@@ -18,6 +18,7 @@ use super::error::SetupError;
 use super::leftovers::Leftovers;
 use super::pauses::Pauses;
 use super::secrets::SeenSecrets;
+use super::treatment::Treatment;
 use crate::profile::Profile;
 use crate::wire::adapt::ADAPT;
 use crate::wire::exchange::{Answer, SentRequest};
@@ -39,14 +40,23 @@ pub enum TargetKind {
     Other,
 }
 
+impl TargetKind {
+    fn treatment(self) -> Treatment {
+        match self {
+            Self::Trefoil => Treatment::TREFOIL,
+            Self::Other => Treatment::OTHER,
+        }
+    }
+}
+
 /// A running server.
 pub struct TestTarget {
     /// Addresses that the server states.
     pub addresses: TargetAddresses,
     /// Users, clients and resources, in the format of `demo.json`.
     pub profile: Map<String, Value>,
-    /// Whether the server is one of ours.
-    pub kind: TargetKind,
+    /// How the suite treats the server.
+    pub treatment: Treatment,
     /// Secrets that were sent and must not be in a log or a report.
     pub secrets: SeenSecrets,
     /// Beginning of the ids of resources that this run creates.
@@ -96,7 +106,7 @@ impl TestTarget {
         Ok(Self {
             addresses,
             profile: profile.members,
-            kind,
+            treatment: kind.treatment(),
             secrets,
             run: crate::wire::random::random_text()[..8].replace(['_', '-'], "x"),
             leftovers: Leftovers::default(),
@@ -106,15 +116,10 @@ impl TestTarget {
         })
     }
 
-    /// Returns whether the server is one of ours, so that its own rules are tested.
-    pub fn is_trefoil(&self) -> bool {
-        self.kind == TargetKind::Trefoil
-    }
-
     /// Returns whether authorization requests need a code challenge: the server is not ours, and its profile
     /// does not say that it knows none.
     pub fn requires_pkce(&self) -> bool {
-        !self.is_trefoil() && self.profile.get("pkce").is_none_or(|candidate| candidate == true)
+        self.treatment.adapts_requests && self.profile.get("pkce").is_none_or(|candidate| candidate == true)
     }
 
     /// The base URL of the FHIR interface.
@@ -248,7 +253,7 @@ impl TestTarget {
         if let Some(fhir_base) = &self.addresses.fhir_base {
             vars.set("fhir_base", fhir_base.as_str());
         }
-        if !self.is_trefoil() {
+        if self.treatment.adapts_requests {
             vars.set(ADAPT, json!({ "pkce": self.requires_pkce(), "json": self.addresses.has_plain_json }));
         }
         let (verifier, challenge) = crate::wire::random::pkce_pair();

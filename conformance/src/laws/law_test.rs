@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 
 use crate::environment::preconditions::{self, CaseContext};
 use crate::environment::{SetupError, TestEnvironment};
-use crate::run::case_run;
+use crate::run::sending;
 use crate::run::verdict::{CaseFailure, ShownExchange};
 use crate::spec::request::Request;
 use crate::wire::build::build_request;
@@ -75,9 +75,9 @@ impl<'a> LawTest<'a> {
             serde_json::from_value(request).map_err(|error| Broken::Inconclusive(error.to_string()))?;
         let sent_request =
             build_request(&request, &scene.vars).map_err(|error| Broken::Lacking(error.to_string()))?;
-        let repeated = case_run::RepeatedStatus { poll: request.poll, expects_limit: false };
+        let repeated = sending::RepeatedStatus { poll: request.poll, expects_limit: false };
         let (answer, _) =
-            self.runtime.block_on(case_run::exchange(self.world, scene, &sent_request, repeated))?;
+            self.runtime.block_on(sending::exchange(self.world, scene, &sent_request, repeated))?;
         let shown =
             ShownExchange { request: exchange::curl(&sent_request), answer: exchange::shown(&answer) };
         Ok((answer, shown))

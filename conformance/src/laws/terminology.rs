@@ -94,7 +94,7 @@ impl Hierarchy {
 
 /// Returns whether the server uses resources that come with a request.
 pub(crate) fn accepts_resources(test: &LawTest<'_>) -> bool {
-    test.world.target.is_trefoil()
+    test.world.target.treatment.house_rules
         || test.world.target.profile.get("tx_resources").is_some_and(|accepts| *accepts == true)
 }
 

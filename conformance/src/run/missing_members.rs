@@ -20,7 +20,7 @@ pub fn missing_members(case: &Case, target: &TestTarget) -> BTreeSet<String> {
     if members_in(&case.row).any(|path| is_missing(&path)) {
         let row: Value = toml::from_str(&case.row).unwrap_or_default();
         let mut named = BTreeSet::new();
-        collect(&row, target.is_trefoil(), &mut named);
+        collect(&row, target.treatment.house_rules, &mut named);
         missing.extend(named.into_iter().filter(is_missing));
     }
     missing
@@ -55,24 +55,24 @@ fn members_in(text: &str) -> impl Iterator<Item = String> {
 
 /// Collects the members that the part of a row names which is sent to the target and compared with its
 /// responses.
-fn collect(row: &Value, is_trefoil: bool, named: &mut BTreeSet<String>) {
+fn collect(row: &Value, house_rules: bool, named: &mut BTreeSet<String>) {
     match row {
         Value::String(text) => {
             let is_choice = text.starts_with("$optional:") || text.starts_with("$house:");
-            if is_trefoil || !is_choice {
+            if house_rules || !is_choice {
                 named.extend(members_in(text));
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| collect(item, is_trefoil, named)),
+        Value::Array(items) => items.iter().for_each(|item| collect(item, house_rules, named)),
         Value::Object(members) => {
             let has = |name: &str| members.contains_key(name);
             let is_choice = has("$optional") || has("$house");
             let is_house_step = has("house") && !has("expect") && !has("out") && !has("error");
-            if !is_trefoil && (is_choice || is_house_step) {
+            if !house_rules && (is_choice || is_house_step) {
                 return;
             }
-            let compared = members.iter().filter(|(name, _)| is_trefoil || *name != "house");
-            compared.for_each(|(_, value)| collect(value, is_trefoil, named));
+            let compared = members.iter().filter(|(name, _)| house_rules || *name != "house");
+            compared.for_each(|(_, value)| collect(value, house_rules, named));
         }
         _ => {}
     }

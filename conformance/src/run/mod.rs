@@ -5,17 +5,23 @@
 //! | [`selection`] | which cases run on a target, and why the others do not |
 //! | [`missing_members`] | members of the profile that cases need and the profile lacks |
 //! | [`profile_additions`] | members of the profile that would let more cases run |
+//! | `features` | whether a target has the features that a case uses |
 //! | [`case_run`] | runs one case |
+//! | [`sending`] | sends the request of a step |
+//! | [`step_check`] | compares the responses to a step with its expectations |
 //! | [`verdict`] | verdicts on cases, and their numbers |
 //! | [`matcher`] | compares a value with the expected value of a row |
 //! | [`response_check`] | compares a response with an expectation |
 
 pub mod case_run;
+mod features;
 pub mod matcher;
 pub mod missing_members;
 pub mod profile_additions;
 pub mod response_check;
 pub mod selection;
+pub mod sending;
+pub mod step_check;
 pub mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -127,9 +133,6 @@ pub struct RunOptions {
     pub started: Timestamp,
 }
 
-/// Number of cases that run concurrently on our own server and on others.
-const AT_ONCE: (usize, usize) = (8, 4);
-
 /// Runs cases concurrently and reports to the listeners. Starts no further case once `stop` is true, and then
 /// deletes what the run has created.
 pub async fn run(
@@ -162,9 +165,10 @@ pub async fn run(
     let mut end = RunEnd::default();
     let stated =
         world.target.profile.get("jobs").and_then(Value::as_u64).map(|jobs| jobs.clamp(1, 64) as usize);
-    let usual = stated.unwrap_or(if world.target.is_trefoil() { AT_ONCE.0 } else { AT_ONCE.1 });
+    let treatment = world.target.treatment;
+    let usual = stated.unwrap_or(treatment.cases_at_once);
     let jobs = if options.jobs == 0 { usual } else { options.jobs };
-    let turns = Turns { lock: RwLock::new(()), are_shared: jobs > 1 && !world.target.is_trefoil() };
+    let turns = Turns { lock: RwLock::new(()), are_shared: jobs > 1 && treatment.is_shared };
     let mut running = futures_util::stream::iter(&cases)
         .take_while(|_| std::future::ready(!stop.load(Ordering::Relaxed)))
         .map(|case| one_case(world, spec, options, &turns, case))
@@ -262,7 +266,7 @@ async fn one_case(
         return without_running(Verdict::Inconclusive { reason });
     }
     // The list of the tables is about Trefoil.
-    let of_trefoil = || spec.gap_reason(&case.id).filter(|_| world.target.is_trefoil());
+    let of_trefoil = || spec.gap_reason(&case.id).filter(|_| world.target.treatment.house_rules);
     let gap = options.baseline.get(&case.id).map(String::as_str).or_else(of_trefoil);
     turns.outcome(world, spec, case, gap).await
 }

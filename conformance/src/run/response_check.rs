@@ -1,5 +1,6 @@
 //! Compares a response with the expectation of its step.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
@@ -9,6 +10,7 @@ use super::matcher::{self, Difference};
 use crate::spec::expectation::{
     AddressPart, ErrorDialect, Expectation, ExpectedJwt, ExpectedRedirect, ExpectedStatus,
 };
+use crate::spec::permits::Permit;
 use crate::wire::exchange::Answer;
 use crate::wire::variables::{UnknownVariable, Variables};
 use crate::wire::{adapt, answer_part, jose};
@@ -17,30 +19,52 @@ const FHIR_JSON: &str = "application/fhir+json";
 /// Difference in seconds between `expires_in` and the claims of a token that rounding and delays explain.
 const LIFETIME_TOLERANCE_S: u64 = 30;
 
-/// All differences between a response and an expectation. `keys` is the server's published key set. `house`
-/// is true if the rules of Trefoil apply; without them, the response may differ where the standards leave a
-/// choice.
-///
-/// # Errors
-/// [`UnknownVariable`] if the expectation contains an unknown variable.
-pub fn check_response(
+/// The context of a comparison: variables, keys and permitted choices.
+#[derive(Debug, Clone, Copy)]
+pub struct Judge<'a> {
+    /// Variables of the expectation.
+    pub vars: &'a Variables,
+    /// Published key set of the server.
+    pub keys: &'a Value,
+    /// Choices that the server has.
+    pub permits: &'a [Permit],
+}
+
+impl Judge<'_> {
+    fn permits(&self, permit: Permit) -> bool {
+        self.permits.contains(&permit)
+    }
+
+    /// All differences between a response and an expectation.
+    ///
+    /// # Errors
+    /// [`UnknownVariable`] if the expectation contains an unknown variable.
+    pub fn check_response(
+        &self,
+        expect: &Expectation,
+        answer: &Answer,
+    ) -> Result<Vec<Difference>, UnknownVariable> {
+        check_response(expect, answer, self)
+    }
+
+    /// Returns whether the status of a response is another one that the row permits.
+    fn permits_status(&self, expected: &ExpectedStatus, status: u16) -> bool {
+        let is_redirect = || expected.matches(302) && status == 303;
+        let is_refusal = || (expected.matches(400) || expected.matches(401)) && [400, 401].contains(&status);
+        self.permits(Permit::Redirect) && is_redirect() || self.permits(Permit::RefusedClient) && is_refusal()
+    }
+}
+
+fn check_response(
     expect: &Expectation,
     answer: &Answer,
-    vars: &Variables,
-    keys: &Value,
-    house: bool,
+    judge: &Judge<'_>,
 ) -> Result<Vec<Difference>, UnknownVariable> {
+    let vars = judge.vars;
     let mut out = Vec::new();
-    // Any redirect that leads to a GET is as good as 302 (RFC 6749 1.7).
-    let is_redirect = |status: &ExpectedStatus| status.matches(302) && answer.status.as_u16() == 303;
-    // A client that cannot be authenticated may always be told so with 401 (RFC 6749 5.2).
-    let is_client_refused = |status: &ExpectedStatus| {
-        let error = expect.json.as_ref().map(|json| &json["error"]);
-        status.matches(400) && answer.status.as_u16() == 401 && error == Some(&json!("invalid_client"))
-    };
     if let Some(expected) = &expect.status
         && !expected.matches(answer.status.as_u16())
-        && (house || !is_redirect(expected) && !is_client_refused(expected))
+        && !judge.permits_status(expected, answer.status.as_u16())
     {
         out.push(format!("status: {} instead of {expected}", answer.status.as_u16()));
     }
@@ -48,14 +72,17 @@ pub fn check_response(
         let actual = media_type(answer, expected, vars).map(Value::from);
         matcher::text("content type", expected, actual.as_ref(), vars, &mut out)?;
     }
-    check_headers(&expect.headers, answer, vars, &mut out)?;
+    check_headers(&expect.headers, answer, vars, judge.permits, &mut out)?;
     if let Some(dialect) = expect.dialect {
-        check_error_format(dialect, answer, vars, house, &mut out)?;
+        check_error_format(dialect, answer, vars, &mut out)?;
     }
     if let Some(expected) = &expect.json {
-        let expected = &if house { expected.clone() } else { of_any_server(expected) };
+        let mut expected = Cow::Borrowed(expected);
+        if judge.permits(Permit::Lifetime) && expected["expires_in"].is_number() {
+            expected.to_mut()["expires_in"] = json!("$number");
+        }
         let json = answer.json();
-        matcher::json("body", expected, json.as_ref(), vars, &mut out)?;
+        matcher::json("body", &expected, json.as_ref(), vars, &mut out)?;
         let parts = json.as_ref().map(|json| (json["expires_in"].as_u64(), json["access_token"].as_str()));
         if let Some((Some(lifetime), Some(token))) = parts {
             out.extend(wrong_lifetime(lifetime, token));
@@ -65,10 +92,10 @@ pub fn check_response(
         check_parameters(expected, answer, vars, &mut out)?;
     }
     if let Some(expected) = &expect.location {
-        check_redirect(expected, answer, vars, house, &mut out)?;
+        check_redirect(expected, answer, judge, &mut out)?;
     }
     for (source, expected) in &expect.jwt {
-        check_token(source, expected, answer, vars, (keys, house), &mut out)?;
+        check_token(source, expected, answer, judge, &mut out)?;
     }
     let text = answer.text();
     for part in &expect.body_contains {
@@ -115,11 +142,11 @@ pub fn check_framing(page: &Answer) -> Option<Difference> {
     })
 }
 
-/// Returns whether a server that is not Trefoil redirects within itself.
+/// Returns whether a response redirects within the server.
 fn is_own_page(location: Option<&str>, vars: &Variables) -> bool {
     let base = vars.text("base_url").ok().and_then(|base| Url::parse(base).ok());
     let (Some(base), Some(location)) = (base, location) else { return false };
-    vars.get(adapt::ADAPT).is_some() && base.join(location).is_ok_and(|to| to.origin() == base.origin())
+    base.join(location).is_ok_and(|to| to.origin() == base.origin())
 }
 
 /// Compares headers of a response.
@@ -130,12 +157,13 @@ pub fn check_headers(
     expected: &BTreeMap<String, String>,
     answer: &Answer,
     vars: &Variables,
+    permits: &[Permit],
     out: &mut Vec<Difference>,
 ) -> Result<(), UnknownVariable> {
     for (name, pattern) in expected {
         let actual = answer.header(name);
-        // Another server may lead to a page of its own, such as one for errors.
-        if name == "location" && pattern == "$absent" && is_own_page(actual.as_deref(), vars) {
+        let may_lead_to_page = name == "location" && permits.contains(&Permit::ErrorPage);
+        if may_lead_to_page && pattern == "$absent" && is_own_page(actual.as_deref(), vars) {
             continue;
         }
         let actual = actual.map(Value::from);
@@ -155,17 +183,12 @@ fn check_error_format(
     dialect: ErrorDialect,
     answer: &Answer,
     vars: &Variables,
-    house: bool,
     out: &mut Vec<Difference>,
 ) -> Result<(), UnknownVariable> {
     let (expected, pattern) = match dialect {
         ErrorDialect::Oauth => ("application/json", json!({ "error": "$regex:[a-z_]+" })),
         ErrorDialect::Fhir => {
-            let mut issue =
-                json!({ "severity": "$regex:error|fatal", "code": format!("$regex:{ISSUE_TYPES}") });
-            if house {
-                issue["details"] = json!({ "text": "$regex:.+" });
-            }
+            let issue = json!({ "severity": "$regex:error|fatal", "code": format!("$regex:{ISSUE_TYPES}") });
             let pattern = json!({ "resourceType": "OperationOutcome", "issue": { "$each": issue } });
             (FHIR_JSON, pattern)
         }
@@ -204,10 +227,10 @@ fn check_parameters(
 fn check_redirect(
     expected: &ExpectedRedirect,
     answer: &Answer,
-    vars: &Variables,
-    house: bool,
+    judge: &Judge<'_>,
     out: &mut Vec<Difference>,
 ) -> Result<(), UnknownVariable> {
+    let vars = judge.vars;
     let to = vars.fill(&expected.to)?;
     let Some(location) = answer.header("location") else {
         out.push("there is no Location".to_owned());
@@ -227,11 +250,9 @@ fn check_redirect(
         out.push(format!("Location: '{address}' instead of '{to}' and parameters"));
         return Ok(());
     };
-    // Where an error of an unknown response type goes is not specified.
+    let has_fragment = fragment.is_some_and(|fragment| !fragment.is_empty());
     let part = match expected.part {
-        None if !house && fragment.is_some_and(|fragment| !fragment.is_empty()) => {
-            Some(AddressPart::Fragment)
-        }
+        None if has_fragment && judge.permits(Permit::ErrorInFragment) => Some(AddressPart::Fragment),
         part => part,
     };
     let carried = match part {
@@ -255,12 +276,10 @@ fn check_redirect(
             out.push(format!("Location: {name} appears {} times", values.len()));
         }
         let location = values.first().map(|(_, value)| Value::from(value.as_str()));
-        // Only servers that announce it send their issuer (RFC 9207 3).
-        if name == "iss" && location.is_none() && !house {
+        if name == "iss" && location.is_none() && judge.permits(Permit::NoIssuer) {
             continue;
         }
-        // Each server has its own lifetimes.
-        let is_lifetime = name == "expires_in" && !house;
+        let is_lifetime = name == "expires_in" && judge.permits(Permit::Lifetime);
         if is_lifetime
             && let Some(lifetime) = values.first().and_then(|(_, value)| value.parse::<u64>().ok())
             && lifetime > 0
@@ -280,8 +299,7 @@ fn check_token(
     source: &str,
     expected: &ExpectedJwt,
     answer: &Answer,
-    vars: &Variables,
-    (keys, house): (&Value, bool),
+    judge: &Judge<'_>,
     out: &mut Vec<Difference>,
 ) -> Result<(), UnknownVariable> {
     let token = answer_part::find_part(answer, source);
@@ -289,9 +307,9 @@ fn check_token(
         out.push(format!("{source}: there is no token"));
         return Ok(());
     };
+    let (vars, keys) = (judge.vars, judge.keys);
     let Some(parts) = jose::parts(token) else {
-        // The format of access tokens is the server's own affair (RFC 6749 1.4).
-        if house || !source.ends_with("access_token") {
+        if !source.ends_with("access_token") || !judge.permits(Permit::OpaqueToken) {
             out.push(format!("{source}: this is not a JWT"));
         }
         return Ok(());
@@ -309,7 +327,7 @@ fn check_token(
     }
     if let Some(expected) = &expected.claims {
         let mut claims = parts.claims.clone();
-        if !house {
+        if judge.permits(Permit::AudienceForm) {
             align_audience(&mut claims, &expected["aud"]);
         }
         matcher::json(&format!("{source} claims"), expected, Some(&claims), vars, out)?;
@@ -338,15 +356,6 @@ fn wrong_lifetime(expires_in: u64, access_token: &str) -> Option<Difference> {
     differs.then(|| format!("expires_in: {expires_in}, but the access token ends {stated} s after its issue"))
 }
 
-/// An expectation without the values that each server chooses itself: the lifetime of a token.
-fn of_any_server(expected: &Value) -> Value {
-    let mut expected = expected.clone();
-    if expected["expires_in"].is_number() {
-        expected["expires_in"] = json!("$number");
-    }
-    expected
-}
-
 /// Checks that each line is JSON that matches.
 fn check_ndjson(
     expected: &Value,
@@ -373,6 +382,11 @@ mod tests {
 
     use super::*;
 
+    fn found(expect: &Expectation, answer: &Answer, permits: &[Permit]) -> Vec<Difference> {
+        let judge = Judge { vars: &Variables::default(), keys: &Value::Null, permits };
+        judge.check_response(expect, answer).unwrap()
+    }
+
     #[track_caller]
     fn check(expect: &str, status: u16, headers: &[(&'static str, &str)], body: &str, differences: &[&str]) {
         let expect: Expectation = toml::from_str(expect).unwrap();
@@ -385,10 +399,7 @@ mod tests {
             headers: map,
             body: body.to_owned().into(),
         };
-        assert_eq!(
-            check_response(&expect, &answer, &Variables::default(), &Value::Null, true).unwrap(),
-            differences
-        );
+        assert_eq!(found(&expect, &answer, &[]), differences);
     }
 
     #[test]
@@ -474,26 +485,26 @@ mod tests {
     }
 
     #[test]
-    fn other_servers_may_choose_what_the_standards_leave_open() {
+    fn a_server_may_choose_what_a_row_permits() {
         let answer = |status: u16, body: &str| Answer {
             status: StatusCode::from_u16(status).unwrap(),
             headers: HeaderMap::new(),
             body: body.to_owned().into(),
         };
-        let differences = |expect: &str, answer: &Answer, house: bool| {
+        let differences = |expect: &str, answer: &Answer, permits: &[Permit]| {
             let expect: Expectation = toml::from_str(expect).unwrap();
-            check_response(&expect, answer, &Variables::default(), &Value::Null, house).unwrap().len()
+            found(&expect, answer, permits).len()
         };
         let lifetime = "json = { expires_in = 3600 }";
-        assert_eq!(differences(lifetime, &answer(200, r#"{"expires_in":60}"#), false), 0);
-        assert_eq!(differences(lifetime, &answer(200, r#"{"expires_in":60}"#), true), 1);
-        assert_eq!(differences(lifetime, &answer(200, r#"{"expires_in":"3600"}"#), false), 1);
+        assert_eq!(differences(lifetime, &answer(200, r#"{"expires_in":60}"#), &[Permit::Lifetime]), 0);
+        assert_eq!(differences(lifetime, &answer(200, r#"{"expires_in":60}"#), &[]), 1);
+        assert_eq!(differences(lifetime, &answer(200, r#"{"expires_in":"3600"}"#), &[Permit::Lifetime]), 1);
         let refused = "status = 400\njson = { error = \"invalid_client\" }";
-        assert_eq!(differences(refused, &answer(401, r#"{"error":"invalid_client"}"#), false), 0);
-        assert_eq!(differences(refused, &answer(401, r#"{"error":"invalid_client"}"#), true), 1);
-        let other = "status = 400\njson = { error = \"invalid_grant\" }";
-        assert_eq!(differences(other, &answer(401, r#"{"error":"invalid_grant"}"#), false), 1);
-
+        assert_eq!(
+            differences(refused, &answer(401, r#"{"error":"invalid_client"}"#), &[Permit::RefusedClient]),
+            0
+        );
+        assert_eq!(differences(refused, &answer(401, r#"{"error":"invalid_client"}"#), &[]), 1);
         let mut claims = json!({ "aud": ["a"] });
         align_audience(&mut claims, &json!("a"));
         assert_eq!(claims["aud"], "a");

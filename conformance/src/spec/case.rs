@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use toml::Spanned;
 
-use super::expectation::{ErrorDialect, Expectation, FhirError};
+use super::expectation::{Expectation, FhirError};
 use super::operation::{self, Operation};
-use super::request::{HeaderValues, Request};
+use super::permits::Permit;
+use super::request::{Request, one_or_many};
+use super::uses::{self, Use};
 
 /// Preconditions that provide the bearer token of operations, and the variable that each sets.
 const BEARERS: [(&str, &str); 2] = [("system-token", "$system_token"), ("token", "$token")];
@@ -33,6 +35,8 @@ pub struct Case {
     pub independent: bool,
     /// Whether the case is about a connection by TLS.
     pub over_tls: bool,
+    /// Features of the server that the case uses.
+    pub uses: Vec<Use>,
 }
 
 impl Case {
@@ -83,14 +87,8 @@ pub struct Step {
     pub covers: Vec<String>,
     /// Parts of the response that are stored as variables: name and [source](crate::wire::answer_part).
     pub capture: BTreeMap<String, String>,
-}
-
-impl Step {
-    /// Returns whether the response must be an error page. Other servers may redirect to it.
-    pub fn expects_error_page(&self) -> bool {
-        let refuses = self.expect.status.as_ref().is_some_and(|status| status.matches(400));
-        refuses && self.expect.dialect == Some(ErrorDialect::Page)
-    }
+    /// Choices of the server that the row permits and the expectation is about.
+    pub permits: Vec<Permit>,
 }
 
 /// A case in the form of the tables.
@@ -106,6 +104,10 @@ pub(super) struct CaseRow {
     each: Vec<StepRow>,
     #[serde(default)]
     over_tls: bool,
+    #[serde(default, deserialize_with = "one_or_many")]
+    uses: Vec<Use>,
+    #[serde(default, deserialize_with = "one_or_many")]
+    permits: Vec<Permit>,
     /// Step of a case without `steps`.
     #[serde(flatten)]
     step: StepRow,
@@ -152,7 +154,7 @@ impl CaseRow {
         if independent && steps.iter().any(|step| !step.capture.is_empty()) {
             return Err(fault("the steps of 'each' are independent and capture nothing".to_owned()));
         }
-        let steps: Vec<Step> = steps
+        let mut steps: Vec<Step> = steps
             .into_iter()
             .map(|step| step.into_step(&self.given))
             .collect::<Result<_, _>>()
@@ -163,12 +165,32 @@ impl CaseRow {
                 covers.push(shown.clone());
             }
         }
+        for permit in self.permits {
+            let mut compared = steps
+                .iter_mut()
+                .filter(|step| !step.only_house && permit.concerns(&step.request, &step.expect))
+                .peekable();
+            if compared.peek().is_none() {
+                return Err(fault(format!("permits '{}', which no expectation is about", permit.name())));
+            }
+            compared.for_each(|step| step.permits.push(permit));
+        }
+        let mut uses = self.uses;
+        for used in steps
+            .iter()
+            .filter(|step| !step.only_house)
+            .flat_map(|step| uses::of_request(&step.request, &step.expect))
+        {
+            if !uses.contains(&used) {
+                uses.push(used);
+            }
+        }
         let is_same_row = |line: &&str| !line.starts_with("[[") || line.starts_with("[[case.");
         let row = text.lines().skip(line - 1).take_while(is_same_row).collect::<Vec<_>>().join("\n");
         let place = TablePlace { file: file.to_owned(), line };
         let row = row.trim_end().to_owned();
         let (given, over_tls) = (self.given, self.over_tls);
-        Ok(Case { id, place, row, covers, given, steps, independent, over_tls })
+        Ok(Case { id, place, row, covers, given, steps, independent, over_tls, uses })
     }
 }
 
@@ -216,10 +238,7 @@ impl StepRow {
             needs: self.needs,
             covers: self.covers,
             capture: self.capture,
+            permits: Vec::new(),
         })
     }
-}
-
-fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    Ok(HeaderValues::deserialize(deserializer)?.as_slice().to_vec())
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::case::{Case, Step};
 use super::expectation::Expectation;
+use super::uses::{self, Feature, Use};
 use super::{FILES, Specification};
 
 /// Maximum length of a line in a table, in columns.
@@ -93,6 +94,10 @@ fn check_cases(spec: &Specification, faults: &mut Vec<String>) {
             faults.push(format!("{} covers {requirement}, which does not exist", case.id));
         }
         check_assertions(case, faults);
+        let may_write = case.uses.contains(&Use::Feature(Feature::Writes));
+        if !may_write && case.steps.iter().any(|step| uses::changes_data(&step.request)) {
+            faults.push(format!("{} changes data of the server: add 'writes' to its 'uses'", case.id));
+        }
         let first = case.covers.first().map(|id| format!("{id}/"));
         if !first.is_some_and(|first| case.id.starts_with(&first)) {
             faults.push(format!("{} does not begin with the first requirement that it covers", case.id));

@@ -75,6 +75,12 @@ pub enum ExpectedStatus {
 }
 
 impl Expectation {
+    /// Returns whether the response must be an error page.
+    pub fn expects_error_page(&self) -> bool {
+        let refuses = self.status.as_ref().is_some_and(|status| status.matches(400));
+        refuses && self.dialect == Some(ErrorDialect::Page)
+    }
+
     /// Returns whether anything is expected.
     pub fn is_stated(&self) -> bool {
         serde_json::to_value(self).is_ok_and(|value| value != json!(Self::default()))

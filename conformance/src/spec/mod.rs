@@ -8,6 +8,7 @@
 //! | `operation` | the short form of terminology operations |
 //! | [`endpoints`] | the endpoints that requests name |
 //! | [`resources`] | the FHIR resources that rows name |
+//! | [`uses`], [`permits`] | features that cases use, and choices that rows permit |
 //! | [`preconditions`] | the initial states of cases |
 //! | [`catalogue`] | the specifications that the rows cover |
 //! | [`check`] | rules for the tables themselves |
@@ -20,10 +21,12 @@ pub mod check;
 pub mod endpoints;
 pub mod expectation;
 mod operation;
+pub mod permits;
 pub mod preconditions;
 pub mod request;
 pub mod requirement;
 pub mod resources;
+pub mod uses;
 
 use std::path::Path;
 

@@ -4,6 +4,9 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
+use super::request::one_or_many;
+use super::uses::Use;
+
 const TABLE: &str = include_str!("../../specs/preconditions.toml");
 
 /// Cost of a precondition.
@@ -36,6 +39,9 @@ pub struct Precondition {
     /// Paths of members of the profile that the setup uses.
     #[serde(default)]
     pub needs: Vec<String>,
+    /// Features of the tested server that the setup uses.
+    #[serde(default, deserialize_with = "one_or_many")]
+    pub uses: Vec<Use>,
     /// Whether the suite must have started the tested server.
     #[serde(default)]
     pub own_server: bool,

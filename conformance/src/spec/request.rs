@@ -1,10 +1,26 @@
 //! The request of a step.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
 
 use http::Method;
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+
+/// FHIR operations, whose names begin with `$` like variables.
+pub const OPERATIONS: [&str; 9] = [
+    "validate-code",
+    "batch-validate-code",
+    "closure",
+    "subsumes",
+    "lookup",
+    "expand",
+    "translate",
+    "export",
+    "versions",
+];
 
 /// One request. The tables write the method as a key: `{ post = "token", form = { … } }`.
 #[derive(Debug, Clone, Deserialize)]
@@ -183,4 +199,14 @@ impl HeaderValues {
             Self::Many(values) => values,
         }
     }
+}
+
+/// Reads a text, or a list of texts.
+pub(super) fn one_or_many<'de, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    T: FromStr<Err: fmt::Display>,
+    D: Deserializer<'de>,
+{
+    let texts = HeaderValues::deserialize(deserializer)?;
+    texts.as_slice().iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
 }

@@ -5,18 +5,7 @@
 
 use serde_json::{Map, Value};
 
-/// FHIR operations, whose names begin with `$` like variables.
-pub const OPERATIONS: [&str; 9] = [
-    "validate-code",
-    "batch-validate-code",
-    "closure",
-    "subsumes",
-    "lookup",
-    "expand",
-    "translate",
-    "export",
-    "versions",
-];
+use crate::spec::request::OPERATIONS;
 
 /// The name of an unknown variable in a text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use trefoil_conformance::spec::case::Case;
-use trefoil_conformance::wire::variables::OPERATIONS;
+use trefoil_conformance::spec::request::OPERATIONS;
 
 /// Preconditions that do not affect the terminology crate: the demo project, and tokens of callers who may
 /// call all operations.

@@ -16,7 +16,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 use service::TerminologyService;
-use trefoil_conformance::run::case_run;
+use trefoil_conformance::run::step_check;
 use trefoil_conformance::run::verdict::{self, CaseFailure, ShownExchange, Verdict};
 use trefoil_conformance::spec::Specification;
 use trefoil_conformance::spec::case::{Case, Step};
@@ -71,7 +71,7 @@ fn try_case(service: &TerminologyService, case: &Case) -> Result<(), Verdict> {
         let fhir_json = HeaderValue::from_static("application/fhir+json");
         let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, fhir_json)]);
         let answer = Answer { status: StatusCode::OK, headers, body: Bytes::from(body) };
-        let checked = case_run::check_step(&without_status, &answer, &mut variables, &Value::Null, true);
+        let checked = step_check::check_step(&without_status, &answer, &mut variables, &Value::Null, true);
         differences.extend(checked.map_err(|error| before(error.to_string()))?);
         exchanges.push(ShownExchange { request: exchange::curl(&sent), answer: answer.text() });
         if !differences.is_empty() {

@@ -7,6 +7,8 @@ use trefoil_conformance::board::BoardConfig;
 use trefoil_conformance::profile::members::{MEMBERS, ProfileMember, SETTINGS};
 use trefoil_conformance::profile::{self, Profile};
 use trefoil_conformance::run::matcher::MATCHERS;
+use trefoil_conformance::spec::permits::PERMITS;
+use trefoil_conformance::spec::uses::{FEATURES, FORMS};
 use trefoil_conformance::spec::{Specification, catalogue, preconditions};
 
 const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
@@ -27,6 +29,18 @@ fn matchers() -> String {
         None => format!("| {text} | {matches} |\n"),
     });
     format!("| text | matches |\n|---|---|\n{}", rows.collect::<String>())
+}
+
+fn uses_table() -> String {
+    let features = FEATURES.iter().map(|(_, name, does)| (*name, *does));
+    let rows = features.chain(FORMS).map(|(name, does)| format!("| `{name}` | {does} |\n"));
+    format!("| used | what the server does |\n|---|---|\n{}", rows.collect::<String>())
+}
+
+fn permits_table() -> String {
+    let rows =
+        PERMITS.iter().map(|(_, name, clause, choice)| format!("| `{name}` | {choice} | {clause} |\n"));
+    format!("| permitted | choice of the server | clause |\n|---|---|---|\n{}", rows.collect::<String>())
 }
 
 fn preconditions_table() -> String {
@@ -66,7 +80,13 @@ fn check_sections(path: &str, sections: &[(&str, String)]) {
 
 #[test]
 fn the_documents_have_the_tables() {
-    check_sections(README, &[("matchers", matchers()), ("preconditions", preconditions_table())]);
+    let sections = [
+        ("uses", uses_table()),
+        ("permits", permits_table()),
+        ("matchers", matchers()),
+        ("preconditions", preconditions_table()),
+    ];
+    check_sections(README, &sections);
     let (settings, members) = (profile_table(&SETTINGS), profile_table(&MEMBERS));
     let coverage = catalogue::coverage(&Specification::load().unwrap()).unwrap();
     check_sections(COVERAGE, &[("coverage", coverage)]);

@@ -22,7 +22,7 @@ use std::sync::LazyLock;
 use tokio::runtime::Runtime;
 use trefoil_conformance::environment::TestEnvironment;
 use trefoil_conformance::environment::preconditions::{self, CaseContext};
-use trefoil_conformance::run::case_run::{RepeatedStatus, exchange};
+use trefoil_conformance::run::sending::{RepeatedStatus, exchange};
 use trefoil_conformance::spec::request::Request;
 use trefoil_conformance::wire::build::build_request;
 use trefoil_conformance::wire::exchange::Answer;

@@ -21,7 +21,7 @@ pub(super) async fn session(target: &TestTarget, user: &str) -> Result<CookieJar
 /// The cookies of the first user, who is signed in on first use. A case may end the session of another one,
 /// for example by a new sign-in, so on a server that is not ours each case has a session of its own.
 pub(super) async fn first_session(world: &TestEnvironment) -> Result<CookieJar, SetupError> {
-    if !world.target.is_trefoil() {
+    if world.target.treatment.is_shared {
         return session(&world.target, "user").await;
     }
     let made = world.shared.session.get_or_try_init(|| session(&world.target, "user"));
@@ -86,7 +86,7 @@ pub(super) async fn refreshable_code(
     world: &TestEnvironment,
     vars: &Variables,
 ) -> Result<IssuedCode, SetupError> {
-    if world.target.is_trefoil() {
+    if world.target.treatment.house_rules {
         return code(world, vars, "confidential", false).await;
     }
     let mut cookies = first_session(world).await?;
