@@ -102,8 +102,8 @@ fn large_file(state: &Path) {
         link: Vec::new(),
     });
     job.phase = ExportPhase::Complete;
-    let held = ExportFolder::create(&folder).unwrap();
-    held.save(&job).unwrap();
+    let export = ExportFolder::create(&folder).unwrap();
+    export.save(&job).unwrap();
     ExportRegistry::at(&state.join("trefoil-tui/exports")).add(&folder).unwrap();
     let mut out = BufWriter::new(std::fs::File::create(folder.join("Patient.ndjson")).unwrap());
     for n in 0..LINES {
@@ -125,7 +125,7 @@ fn large_file(state: &Path) {
     let started = Instant::now();
     terminal.send("v");
     terminal.read_until("1000000");
-    let opened = started.elapsed();
+    let opening_time = started.elapsed();
     let started = Instant::now();
     terminal.send("\x1b[F");
     terminal.read_until("p999999");
@@ -141,7 +141,7 @@ fn large_file(state: &Path) {
     println!(
         "{LINES} lines of {} MB: opened in {:.0} ms, last line in {:.1} ms, peak memory {} MiB (goal 64 MiB)",
         bytes / 1_000_000,
-        ms(opened),
+        ms(opening_time),
         ms(jumped),
         peak_memory_mib(&child)
     );

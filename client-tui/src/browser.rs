@@ -9,10 +9,10 @@ use std::process::{Command, Stdio};
 /// # Errors
 /// The error of the operating system if no command could be started.
 pub fn open(url: &str) -> Result<(), String> {
-    let chosen = std::env::var("BROWSER").unwrap_or_default();
+    let programs = std::env::var("BROWSER").unwrap_or_default();
     let system = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let mut last = String::new();
-    for command in chosen.split(':').filter(|command| !command.is_empty()).chain([system]) {
+    for command in programs.split(':').filter(|command| !command.is_empty()).chain([system]) {
         match start(command, url) {
             Ok(()) => return Ok(()),
             Err(error) => last = format!("'{command}' cannot be started: {error}"),

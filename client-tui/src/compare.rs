@@ -75,18 +75,18 @@ fn key(element: &Value) -> Option<&str> {
 
 /// Each element of the two lists once, together with its counterpart.
 fn pairs<'a>(here: &'a [Value], other: &'a [Value]) -> Vec<(Option<&'a Value>, Option<&'a Value>)> {
-    let mut left: Vec<_> = other.iter().map(Some).collect();
+    let mut rest: Vec<_> = other.iter().map(Some).collect();
     let mut take = |matches: &dyn Fn(&Value) -> bool| {
-        left.iter_mut().find(|element| element.is_some_and(matches)).and_then(Option::take)
+        rest.iter_mut().find(|element| element.is_some_and(matches)).and_then(Option::take)
     };
-    let mut paired: Vec<_> = here.iter().map(|element| take(&|other| other == element)).collect();
-    for (element, counterpart) in here.iter().zip(&mut paired) {
+    let mut pairs: Vec<_> = here.iter().map(|element| take(&|other| other == element)).collect();
+    for (element, counterpart) in here.iter().zip(&mut pairs) {
         if counterpart.is_none() && key(element).is_some() {
             *counterpart = take(&|other| key(other) == key(element));
         }
     }
-    let both = here.iter().zip(paired).map(|(element, counterpart)| (Some(element), counterpart));
-    both.chain(left.into_iter().flatten().map(|element| (None, Some(element)))).collect()
+    let both = here.iter().zip(pairs).map(|(element, counterpart)| (Some(element), counterpart));
+    both.chain(rest.into_iter().flatten().map(|element| (None, Some(element)))).collect()
 }
 
 #[cfg(test)]

@@ -186,9 +186,9 @@ fn operations(answer: &Result<Answer, ApiError>) -> Finding {
         return finding(SUBJECT, FindingStatus::Warning, "unknown, because metadata is missing");
     };
     let text = json["rest"].to_string();
-    let known = ["validate-code", "subsumes", "lookup", "expand", "export"];
+    let operations = ["validate-code", "subsumes", "lookup", "expand", "export"];
     let (offered, missing): (Vec<_>, Vec<_>) =
-        known.iter().partition(|name| text.contains(&format!("\"{name}\"")));
+        operations.iter().partition(|name| text.contains(&format!("\"{name}\"")));
     let join = |names: &[&&str]| names.iter().map(|name| format!("${name}")).collect::<Vec<_>>().join(", ");
     match (offered.is_empty(), missing.is_empty()) {
         (_, true) => finding(SUBJECT, FindingStatus::Ok, join(&offered)),

@@ -41,12 +41,12 @@ impl PastQuestion {
         options: &[(&str, &str)],
         answer: &str,
     ) -> Self {
-        let given = options.iter().filter(|(_, value)| !value.is_empty());
+        let set_options = options.iter().filter(|(_, value)| !value.is_empty());
         Self {
             asked_at,
             server: server.to_owned(),
             operation: operation.to_owned(),
-            options: given.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            options: set_options.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
             answer: answer.chars().take(MAX_ANSWER).collect(),
         }
     }

@@ -65,9 +65,9 @@ pub async fn sign_in(
     mut pasted: mpsc::Receiver<String>,
     tell: impl Fn(Step),
 ) -> Result<UserTokens, ApiError> {
-    let refused = |error: &dyn std::error::Error| ApiError::SignIn(error.to_string());
+    let failure = |error: &dyn std::error::Error| ApiError::SignIn(error.to_string());
     let (host, path) = (&api.profile().redirect_host, &api.profile().redirect_path);
-    let loopback = LoopbackListener::bind(host, path).await.map_err(|error| refused(&error))?;
+    let loopback = LoopbackListener::bind(host, path).await.map_err(|error| failure(&error))?;
     let redirect_uri = loopback.redirect_uri();
     let trial = api.try_authorization(&redirect_uri, scope);
     if let Ok(Some(reason)) = tokio::time::timeout(TRIAL, trial).await {
@@ -92,7 +92,7 @@ pub async fn sign_in(
         while let Some(text) = pasted.recv().await {
             let code = match pending.judge_pasted(&text) {
                 Ok(code) => code,
-                Err(error) if error.ends_sign_in() => return Err(refused(&error)),
+                Err(error) if error.ends_sign_in() => return Err(failure(&error)),
                 Err(error) => {
                     tell(Step::PasteRefused(error.to_string()));
                     continue;
@@ -114,7 +114,7 @@ pub async fn sign_in(
     };
     tokio::select! {
         arrived = loopback.wait(&pending) => {
-            let (code, browser) = arrived.map_err(|error| refused(&error))?;
+            let (code, browser) = arrived.map_err(|error| failure(&error))?;
             redeem_beside(api.redeem(&pending, code), browser).await
         }
         tokens = by_hand => tokens,

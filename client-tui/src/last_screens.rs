@@ -89,7 +89,9 @@ impl LastScreens {
         if let Some(screen) = Screen::ALL.into_iter().find(|screen| screen.title() == self.screen) {
             model.screen = screen;
         }
-        if let Some(operation) = Operation::ALL.into_iter().find(|named| named.name() == self.operation) {
+        if let Some(operation) =
+            Operation::ALL.into_iter().find(|candidate| candidate.name() == self.operation)
+        {
             model.codes.operation = operation;
         }
         model.pane_steps = self.pane_steps;

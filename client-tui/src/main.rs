@@ -33,10 +33,10 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let ended = runtime.block_on(run(args));
+    let exit = runtime.block_on(run(args));
     // A file that is still being read does not delay the end.
     runtime.shutdown_background();
-    match ended {
+    match exit {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if failure.needs_message() {

@@ -32,17 +32,17 @@ pub struct StoredProfile {
     pub actions: Vec<String>,
 }
 
-/// Sets up a profile and stores it. `given` are the options of the command line that are settings of a
+/// Sets up a profile and stores it. `settings` are the options of the command line that are settings of a
 /// profile.
 ///
 /// # Errors
 /// The failure of a request, of a command, or of a file.
 pub async fn run(
     args: &SetupArgs,
-    given: ProfileSettings,
+    settings: ProfileSettings,
     mut file: ProfileFile,
 ) -> Result<StoredProfile, CommandFailure> {
-    let mut settings = given.with_absolute_paths();
+    let mut settings = settings.with_absolute_paths();
     let mut actions = Vec::new();
     match (&args.data, &args.url) {
         (Some(data), _) => {
@@ -133,15 +133,15 @@ fn take_over_clients(
     actions: &mut Vec<String>,
 ) {
     let name = name.map_or_else(|| profile_name(settings), str::to_owned);
-    let Ok(stored) = file.profile(&name) else { return };
-    if stored.base_url != settings.base_url {
+    let Ok(profile) = file.profile(&name) else { return };
+    if profile.base_url != settings.base_url {
         return;
     }
     let exists = |id: &Option<String>| {
         id.as_deref().filter(|id| run_trefoil(data, &["client", "show", id]).is_ok()).map(str::to_owned)
     };
     if settings.client_id.is_none()
-        && let Some(id) = exists(&stored.client_id)
+        && let Some(id) = exists(&profile.client_id)
     {
         // Earlier versions registered clients that could not sign in with a browser.
         let redirects = REDIRECTS.iter().flat_map(|redirect| ["--redirect-uri", *redirect]);
@@ -150,16 +150,16 @@ fn take_over_clients(
             Ok(()) => format!("kept the client {id} for sign-in"),
             Err(error) => format!("kept the client {id} for sign-in, which was not changed: {error}"),
         });
-        (settings.client_id, settings.scope) = (Some(id), settings.scope.take().or(stored.scope));
+        (settings.client_id, settings.scope) = (Some(id), settings.scope.take().or(profile.scope));
     }
     if settings.backend_client.is_none()
-        && stored.backend_key.as_deref().is_some_and(Path::exists)
-        && let Some(id) = exists(&stored.backend_client)
+        && profile.backend_key.as_deref().is_some_and(Path::exists)
+        && let Some(id) = exists(&profile.backend_client)
     {
         actions.push(format!("kept the backend client {id} and its key"));
         settings.backend_client = Some(id);
-        settings.backend_key = stored.backend_key;
-        (settings.backend_alg, settings.backend_kid) = (stored.backend_alg, stored.backend_kid);
+        settings.backend_key = profile.backend_key;
+        (settings.backend_alg, settings.backend_kid) = (profile.backend_alg, profile.backend_kid);
     }
 }
 
@@ -246,14 +246,14 @@ async fn get_json(api: &Api, url: &str) -> Result<Option<Value>, ApiError> {
 
 /// The scopes of this program that a server knows; all of them if the server does not say.
 fn supported_scopes(supported: &[String]) -> String {
-    let wanted = format!("{USER_SCOPE} offline_access");
+    let scopes = format!("{USER_SCOPE} offline_access");
     // `user/*.rs` contains the scopes of all types.
-    let contains = |known: &String, scope: &str| {
-        known == scope || scope.starts_with("user/") && known.starts_with("user/*.")
+    let contains = |offered_scope: &String, scope: &str| {
+        offered_scope == scope || scope.starts_with("user/") && offered_scope.starts_with("user/*.")
     };
-    let is_known = |scope: &&str| supported.iter().any(|known| contains(known, scope));
-    let known: Vec<_> = wanted.split(' ').filter(is_known).collect();
-    if known.is_empty() { wanted } else { known.join(" ") }
+    let is_known = |scope: &&str| supported.iter().any(|offered_scope| contains(offered_scope, scope));
+    let offered: Vec<_> = scopes.split(' ').filter(is_known).collect();
+    if offered.is_empty() { scopes } else { offered.join(" ") }
 }
 
 /// Registers a public native client (RFC 7591) and returns its id.

@@ -117,11 +117,11 @@ mod tests {
     #[test]
     fn a_pager_gets_printable_text_and_does_not_end_by_itself() {
         let folder = tempfile::tempdir().unwrap();
-        let seen = folder.path().join("seen");
-        let pager = script(folder.path(), &format!("(cat $1; echo $LESS) > {}", seen.display()));
+        let copy = folder.path().join("seen");
+        let pager = script(folder.path(), &format!("(cat $1; echo $LESS) > {}", copy.display()));
         page(&pager, "a\u{1b}[2J\u{9b}b\n").unwrap();
-        let seen = std::fs::read_to_string(seen).unwrap();
-        assert!(seen.starts_with("a\u{fffd}[2J\u{fffd}b\n") && seen.ends_with("-+F\n"), "{seen}");
+        let text = std::fs::read_to_string(copy).unwrap();
+        assert!(text.starts_with("a\u{fffd}[2J\u{fffd}b\n") && text.ends_with("-+F\n"), "{text}");
         assert!(page("no-such-pager", "a").unwrap_err().contains("set PAGER"));
     }
 }

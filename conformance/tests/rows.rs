@@ -32,12 +32,12 @@ impl Suite {
         if logs.is_empty() || target.secrets.is_empty() {
             return Err(Failed::from("there is no log, or no secret was sent"));
         }
-        let found = target.secrets.found_in(&logs);
+        let secrets = target.secrets.found_in(&logs);
         let tried = format!("{} secrets in {} bytes of logs", target.secrets.len(), logs.len());
-        if found.is_empty() {
+        if secrets.is_empty() {
             Ok(())
         } else {
-            Err(Failed::from(format!("of {tried}:\n{}", found.join("\n"))))
+            Err(Failed::from(format!("of {tried}:\n{}", secrets.join("\n"))))
         }
     }
 

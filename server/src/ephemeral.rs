@@ -125,20 +125,20 @@ mod tests {
             }
             folder
         };
-        let mut ended = std::process::Command::new("true").spawn().unwrap();
-        ended.wait().unwrap();
-        let killed = make("trefoil-0123456789abcdef", Some(ended.id()));
-        let elsewhere = make("trefoil-4123456789abcdef", Some(ended.id()));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let killed = make("trefoil-0123456789abcdef", Some(child.id()));
+        let elsewhere = make("trefoil-4123456789abcdef", Some(child.id()));
         let _socket = std::os::unix::net::UnixListener::bind(elsewhere.join("admin.sock")).unwrap();
-        let kept = [
+        let folders = [
             elsewhere,
             make("trefoil-1123456789abcdef", Some(std::process::id())),
             make("trefoil-2123456789abcdef", None),
-            make("trefoil-3123", Some(ended.id())),
-            make("other-0123456789abcdef", Some(ended.id())),
+            make("trefoil-3123", Some(child.id())),
+            make("other-0123456789abcdef", Some(child.id())),
         ];
         remove_abandoned(parent.path());
         assert!(!killed.exists());
-        assert!(kept.iter().all(|folder| folder.exists()));
+        assert!(folders.iter().all(|folder| folder.exists()));
     }
 }

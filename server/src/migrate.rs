@@ -35,8 +35,8 @@ async fn migrate(args: MigrateArgs) -> Result<()> {
     let StoreEngine::Postgres { url, .. } = Config::load(&flags)?.engine else {
         bail!("only a database has tables; name it with --store postgres://USER@HOST/NAME");
     };
-    let done = Store::migrate_postgres(&url, DatabaseLimits::default()).await;
-    let count = done.with_context(|| format!("failed to migrate {url}"))?;
+    let result = Store::migrate_postgres(&url, DatabaseLimits::default()).await;
+    let count = result.with_context(|| format!("failed to migrate {url}"))?;
     match count {
         0 => println!("the tables of {url} are up to date"),
         1 => println!("1 migration of {url} is done"),

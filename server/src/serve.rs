@@ -254,9 +254,9 @@ async fn serve(config: Config, flags: &ServeFlags) -> Result<ServeEnd> {
         (None, None) => unreachable!("a server without TLS has clients of plain HTTP"),
     };
     let admission = Admission::new(limits);
-    let counted = Arc::clone(&admission);
+    let connections = Arc::clone(&admission);
     // Only this function sets it.
-    drop(app.open_connections.set(Box::new(move || counted.open())));
+    drop(app.open_connections.set(Box::new(move || connections.open())));
     let edge = HttpServer {
         routes: dispatch::routes(app.clone()),
         transport,

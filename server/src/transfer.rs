@@ -102,9 +102,9 @@ pub async fn run_copy(args: CopyArgs) -> ExitCode {
     }
 }
 
-fn report(done: Result<()>, console: Console) -> ExitCode {
+fn report(result: Result<()>, console: Console) -> ExitCode {
     console.clear();
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -140,12 +140,12 @@ async fn restore(args: RestoreArgs, console: &Console) -> Result<()> {
     };
     let (backup, at, store) = (args.backup, args.at, args.store_id);
     let selection = RestoreSelection { backup, at, store, purpose, left_out };
-    let mut progress = |done| console.print_event(CommandEvent::Progress(progress_text(done)));
+    let mut progress = |so_far| console.print_event(CommandEvent::Progress(progress_text(so_far)));
     if args.verify {
         let verified = verify(&location, &selection, &mut progress).await?;
         let id = verified.backup.id;
-        let done = verified.content.with_context(|| format!("the backup {id} cannot be restored"))?;
-        let text = format!("the backup {id} is complete: {}", progress_text(done));
+        let content = verified.content.with_context(|| format!("the backup {id} cannot be restored"))?;
+        let text = format!("the backup {id} is complete: {}", progress_text(content));
         console.print_event(CommandEvent::Record { text, json: json!({ "backup": id, "complete": true }) });
         return Ok(());
     }
@@ -153,22 +153,22 @@ async fn restore(args: RestoreArgs, console: &Console) -> Result<()> {
     let (store, _lock) = open_target(&config.engine, &config.data, false).await?;
     let targets = sources.targets(&store.id()).context("failed to open the folder of the files")?;
     let now = clock.now();
-    let mut ended = 0;
+    let mut ended_sessions = 0;
     // Before the store can be opened: a spent code or a revoked token must not be valid for a moment.
     let finish = async |moment| {
         bulk::record_restore(&store, moment, clock.now()).await?;
         if !args.keep_sessions {
             end_sessions(store.clone(), &clock).await?;
         }
-        ended = fail_open_jobs(&store, EXPORT_ENDED, FAILURE_SHOWN, clock.now()).await?;
+        ended_sessions = fail_open_jobs(&store, EXPORT_ENDED, FAILURE_SHOWN, clock.now()).await?;
         Ok(())
     };
     let report = backup::restore(&location, &selection, &store, targets, finish, now, &mut progress).await?;
-    let text = report_lines(&report, ended, args.keep_sessions, purpose);
+    let text = report_lines(&report, ended_sessions, args.keep_sessions, purpose);
     let RestoreReport { backup, resources_until, is_between, done } = report;
     let json = json!({
         "backup": backup.id, "moment": backup.time, "resources_until": resources_until, "is_between": is_between,
-        "versions": done.versions, "records": done.records, "files": done.files, "ended_exports": ended,
+        "versions": done.versions, "records": done.records, "files": done.files, "ended_exports": ended_sessions,
     });
     console.print_event(CommandEvent::Record { text, json });
     Ok(())

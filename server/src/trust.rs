@@ -357,8 +357,8 @@ fn program_settings(path: &Path) -> [(&'static str, String); 5] {
 
 /// The nicknames of the development CAs in an NSS database.
 fn listed_nicknames(certutil: &Path, folder: &OsString) -> Result<Vec<String>> {
-    let listed = run_command(&command_line(&[&certutil, &"-L", &"-d", folder]))?;
-    let fingerprints = listed.lines().filter_map(|line| line.strip_prefix(NICKNAME_PREFIX));
+    let list = run_command(&command_line(&[&certutil, &"-L", &"-d", folder]))?;
+    let fingerprints = list.lines().filter_map(|line| line.strip_prefix(NICKNAME_PREFIX));
     let fingerprints = fingerprints.filter_map(|rest| rest.split_whitespace().next());
     Ok(fingerprints.map(|fingerprint| format!("{NICKNAME_PREFIX}{fingerprint}")).collect())
 }
@@ -462,9 +462,9 @@ fn confirm_on_terminal() -> Result<bool> {
 
 /// Runs `trefoil trust`.
 pub fn run_trust(args: &TrustArgs) -> ExitCode {
-    let done = TrustHost::current()
+    let result = TrustHost::current()
         .and_then(|host| change_trust(args, &host, &mut std::io::stdout(), confirm_on_terminal));
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");

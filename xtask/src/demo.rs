@@ -38,14 +38,14 @@ pub fn run(args: &DemoArgs) -> Result<()> {
         println!("The terminal client opens when you press Enter. The guide stays in {}.", guide.display());
         std::io::stdin().lock().read_line(&mut String::new())?;
         let mut client = Command::new(programs.join("trefoil-tui"));
-        let left = check(client.arg("--demo").arg(&data));
+        let client_exit = check(client.arg("--demo").arg(&data));
         eprintln!(
             "The demo server stops with the client. To run it without the client: cargo xtask demo --no-tui\n\
              Its data stay in {}.",
             data.display()
         );
         server.stop()?;
-        return left;
+        return client_exit;
     }
     // Ctrl-C is also sent to the server, which then stops.
     server.wait()?;

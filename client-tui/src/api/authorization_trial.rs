@@ -54,9 +54,9 @@ mod tests {
         let at = |query: &str| refusal(&Url::parse(&format!("http://localhost:1/callback?{query}")).unwrap());
         assert_eq!(at("error=login_required&state=s"), None);
         assert_eq!(at("code=c&state=s"), None);
-        let refused = at("error=invalid_scope&error_description=user%2FValueSet.rs");
+        let response = at("error=invalid_scope&error_description=user%2FValueSet.rs");
         assert_eq!(
-            refused.as_deref(),
+            response.as_deref(),
             Some("the server refuses the request: invalid_scope (user/ValueSet.rs)")
         );
     }

@@ -123,8 +123,8 @@ impl Api {
     /// Discards the token of the backend client if the server rejected it (401). Returns true if a new token
     /// can be requested, also if another request has discarded the token already.
     pub async fn discard_rejected_token(&self, error: &ApiError, bearer: Option<&Bearer>) -> bool {
-        let rejected = matches!(error, ApiError::Refused { status: StatusCode::UNAUTHORIZED, .. });
-        if !rejected || bearer != Some(&Bearer::Backend) {
+        let is_unauthorized = matches!(error, ApiError::Refused { status: StatusCode::UNAUTHORIZED, .. });
+        if !is_unauthorized || bearer != Some(&Bearer::Backend) {
             return false;
         }
         self.0.backend.lock().await.take();
@@ -137,11 +137,11 @@ impl Api {
     /// The error of the request, or [`ApiError::Profile`] if the profile has no backend client.
     pub async fn backend_token(&self) -> Result<String, ApiError> {
         // The lock is held during the request, so that concurrent downloads request one token.
-        let mut held = self.0.backend.lock().await;
-        if let Some(token) = held.as_ref().filter(|token| token.is_fresh(self.now())) {
+        let mut backend = self.0.backend.lock().await;
+        if let Some(token) = backend.as_ref().filter(|token| token.is_fresh(self.now())) {
             return Ok(token.access_token.clone());
         }
         let token = self.ask_backend_token(&self.profile().backend_scope).await?;
-        Ok(held.insert(token).access_token.clone())
+        Ok(backend.insert(token).access_token.clone())
     }
 }

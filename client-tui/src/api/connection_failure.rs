@@ -34,8 +34,8 @@ pub(super) fn innermost(error: &dyn Error) -> String {
 /// The error of TLS in a chain. It can be inside of errors of the socket, which do not name it as their
 /// source.
 fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
-    if let Some(found) = error.downcast_ref() {
-        return Some(found);
+    if let Some(cause) = error.downcast_ref() {
+        return Some(cause);
     }
     match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
         Some(inner) => tls_error(inner),

@@ -217,7 +217,7 @@ impl Api {
         text: &str,
         systems: Vec<String>,
         bearer: &Bearer,
-        found: impl Fn(String, Result<Vec<ExpandedCode>, ApiError>),
+        on_result: impl Fn(String, Result<Vec<ExpandedCode>, ApiError>),
     ) {
         let searches = systems.into_iter().map(async |system| {
             let search = ConceptSearch { system, text: text.to_owned(), ..ConceptSearch::default() };
@@ -226,7 +226,7 @@ impl Api {
         });
         let mut results = stream::iter(searches).buffer_unordered(CONCURRENT_SEARCHES);
         while let Some((system, codes)) = results.next().await {
-            found(system, codes);
+            on_result(system, codes);
         }
     }
 
@@ -245,7 +245,7 @@ impl Api {
         let mut above = concept.parents.into_iter().next();
         while let Some(parent) = above {
             let is_cycle =
-                parent.code == query.code || ancestors.iter().any(|known| known.code == parent.code);
+                parent.code == query.code || ancestors.iter().any(|ancestor| ancestor.code == parent.code);
             if is_cycle || ancestors.len() == MAX_ANCESTORS {
                 break;
             }

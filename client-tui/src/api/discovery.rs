@@ -57,14 +57,14 @@ impl Api {
         let ask = || async {
             let configuration = match self.issuer_document("openid-configuration").await {
                 Err(missing) if missing.is_not_found() => match self.oauth_document().await {
-                    Some(found) => found,
+                    Some(document) => document,
                     None => return Err(missing),
                 },
                 found => found?,
             };
             let userinfo = configuration.userinfo_endpoint.as_ref();
-            let needed = [&configuration.authorization_endpoint, &configuration.token_endpoint];
-            needed.into_iter().chain(userinfo).try_for_each(|endpoint| check_safe(endpoint))?;
+            let endpoints = [&configuration.authorization_endpoint, &configuration.token_endpoint];
+            endpoints.into_iter().chain(userinfo).try_for_each(|endpoint| check_safe(endpoint))?;
             Ok(configuration)
         };
         self.0.openid.get_or_try_init(ask).await
@@ -72,8 +72,8 @@ impl Api {
 
     /// The document of a server without OpenID Connect: that of RFC 8414, or of SMART.
     async fn oauth_document(&self) -> Option<OpenIdConfiguration> {
-        if let Ok(found) = self.issuer_document("oauth-authorization-server").await {
-            return Some(found);
+        if let Ok(document) = self.issuer_document("oauth-authorization-server").await {
+            return Some(document);
         }
         let smart = self.smart().await.ok()?.clone();
         Some(OpenIdConfiguration {

@@ -211,7 +211,7 @@ mod tests {
     fn the_missing_scope_is_explained() {
         assert_eq!(scope_of_challenge("Bearer error=\"x\", scope=\"a/B.r\"").as_deref(), Some("a/B.r"));
         assert_eq!(scope_of_challenge("Bearer realm=\"x\""), None);
-        let refused = || ApiError::Refused {
+        let refusal = || ApiError::Refused {
             url: "u".to_owned(),
             status: StatusCode::FORBIDDEN,
             text: "no".to_owned(),
@@ -219,7 +219,7 @@ mod tests {
             transient: false,
             missing_scope: Some("user/ValueSet.s".to_owned()),
         };
-        let text = |requested: Option<&str>| refused().explain_scope(requested).to_string();
+        let text = |requested: Option<&str>| refusal().explain_scope(requested).to_string();
         assert!(text(Some("openid user/ValueSet.s")).contains("did not grant"));
         assert!(text(Some("openid")).contains("not requested"));
         assert!(text(None).contains("missing scope user/ValueSet.s"));

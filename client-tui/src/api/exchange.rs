@@ -77,8 +77,8 @@ impl RecordedExchange {
     /// Starts the record of a request.
     pub(super) fn of(request: &Request, id: u64, time: Timestamp) -> Self {
         let form = is_form(request.headers());
-        let sent = request.body().and_then(|body| body.as_bytes()).unwrap_or_default();
-        let body = Some(show_request_body(sent, form));
+        let request_body = request.body().and_then(|body| body.as_bytes()).unwrap_or_default();
+        let body = Some(show_request_body(request_body, form));
         Self {
             id,
             at: time,
@@ -86,7 +86,7 @@ impl RecordedExchange {
             url: mask_url(request.url()),
             request_headers: show_headers(request.headers()),
             request_body: body.filter(|body| !body.is_empty()),
-            truncated: sent.len() > BODY_KEPT,
+            truncated: request_body.len() > BODY_KEPT,
             outcome: None,
             took_ms: 0,
             headers_ms: None,
@@ -197,9 +197,9 @@ fn mask_url(url: &Url) -> String {
     if !url.query_pairs().any(|(name, _)| is_secret_parameter(url, &name)) {
         return url.to_string();
     }
-    let mut shown = url.clone();
-    shown.set_query(None);
-    format!("{shown}?{}", mask_form(url.query().unwrap_or_default()))
+    let mut masked_url = url.clone();
+    masked_url.set_query(None);
+    format!("{masked_url}?{}", mask_form(url.query().unwrap_or_default()))
 }
 
 /// Masks the secret values of a form. The other values keep their encoding.
@@ -216,8 +216,8 @@ fn mask_form(form: &str) -> String {
 /// The body of a request as it was sent, unless it contains a secret.
 fn show_request_body(body: &[u8], form: bool) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(BODY_KEPT)]);
-    let shown = show_body(body, form);
-    if shown.contains(MASK) { shown } else { text.into_owned() }
+    let masked_body = show_body(body, form);
+    if masked_body.contains(MASK) { masked_body } else { text.into_owned() }
 }
 
 fn show_body(body: &[u8], form: bool) -> String {
@@ -273,14 +273,14 @@ mod tests {
             .bearer_auth("very-secret")
             .header("content-type", "application/x-www-form-urlencoded")
             .body("grant_type=authorization_code&code=abc&code_verifier=xyz&client%5Fassertion=eyJ");
-        let shown = RecordedExchange::of(&request.build().unwrap(), 1, Timestamp::UNIX_EPOCH);
-        assert_eq!(shown.url, "https://as.example/oauth2/token?code=•••&state=s");
+        let exchange = RecordedExchange::of(&request.build().unwrap(), 1, Timestamp::UNIX_EPOCH);
+        assert_eq!(exchange.url, "https://as.example/oauth2/token?code=•••&state=s");
         assert_eq!(
-            shown.request_body.as_deref(),
+            exchange.request_body.as_deref(),
             Some("grant_type=authorization_code&code=•••&code_verifier=•••&client%5Fassertion=•••"),
         );
-        assert!(!format!("{shown:?}").contains("very-secret"), "{shown:?}");
-        let command = shown.command(HttpProgram::Curl, None);
+        assert!(!format!("{exchange:?}").contains("very-secret"), "{exchange:?}");
+        let command = exchange.command(HttpProgram::Curl, None);
         assert!(command.contains("Bearer $TOKEN"), "{command}");
         let body = br#"{"access_token":"eyJ.a.b","scope":"openid"}"#;
         let answered = RecordedResponse::read(StatusCode::OK, &HeaderMap::new(), body);
@@ -291,15 +291,18 @@ mod tests {
     fn codes_of_devices_and_signed_addresses_are_masked() {
         let body =
             br#"{"device_code":"d1","output":[{"url":"https://s3.example/a?X-Amz-Signature=abc&x=1"}]}"#;
-        let shown = show_body(body, false);
-        assert!(!shown.contains("d1") && !shown.contains("abc") && shown.contains("x=1"), "{shown}");
+        let masked_body = show_body(body, false);
+        assert!(
+            !masked_body.contains("d1") && !masked_body.contains("abc") && masked_body.contains("x=1"),
+            "{masked_body}"
+        );
     }
 
     #[test]
     fn a_request_body_is_recorded_as_it_was_sent() {
         let request = client().post("https://t.example").body("{\"value\":1.50}");
-        let shown = RecordedExchange::of(&request.build().unwrap(), 1, Timestamp::UNIX_EPOCH);
-        assert_eq!(shown.request_body.as_deref(), Some("{\"value\":1.50}"));
+        let exchange = RecordedExchange::of(&request.build().unwrap(), 1, Timestamp::UNIX_EPOCH);
+        assert_eq!(exchange.request_body.as_deref(), Some("{\"value\":1.50}"));
         let request = client().post("https://t.example").body("x".repeat(BODY_KEPT + 1));
         assert!(RecordedExchange::of(&request.build().unwrap(), 1, Timestamp::UNIX_EPOCH).truncated);
     }
@@ -317,15 +320,15 @@ mod tests {
     #[test]
     fn commands_are_quoted_for_the_shell() {
         let request = client().get("https://as.example/a").header("x-note", "it's");
-        let shown = RecordedExchange::of(&request.build().unwrap(), 1, Timestamp::UNIX_EPOCH);
+        let recorded_exchange = RecordedExchange::of(&request.build().unwrap(), 1, Timestamp::UNIX_EPOCH);
         assert_eq!(
-            shown.command(HttpProgram::Curl, None),
+            recorded_exchange.command(HttpProgram::Curl, None),
             r"curl -sS -X GET 'https://as.example/a' -H 'x-note: it'\''s'"
         );
         let request = client().post("https://as.example/a").bearer_auth("t").body("{}");
-        let shown = RecordedExchange::of(&request.build().unwrap(), 1, Timestamp::UNIX_EPOCH);
+        let exchange = RecordedExchange::of(&request.build().unwrap(), 1, Timestamp::UNIX_EPOCH);
         assert_eq!(
-            shown.command(HttpProgram::Httpie, Some(Path::new("a b.pem"))),
+            exchange.command(HttpProgram::Httpie, Some(Path::new("a b.pem"))),
             r#"http --ignore-stdin --verify 'a b.pem' --raw '{}' POST 'https://as.example/a' "authorization:Bearer $TOKEN""#
         );
     }

@@ -171,8 +171,8 @@ impl Api {
         bearer: &Bearer,
     ) -> Result<HierarchyPath, ApiError> {
         let PathQuery { system, version, code_a, code_b } = query.clone();
-        let asked = SubsumesQuery { system, version, code_a, code_b, ..SubsumesQuery::default() };
-        let outcome = self.subsumes(&asked, bearer).await?.outcome;
+        let question = SubsumesQuery { system, version, code_a, code_b, ..SubsumesQuery::default() };
+        let outcome = self.subsumes(&question, bearer).await?.outcome;
         let (above, below) = match outcome.as_str() {
             "subsumes" => (&query.code_a, &query.code_b),
             "subsumed-by" => (&query.code_b, &query.code_a),
@@ -221,8 +221,8 @@ struct Ascent {
 
 impl Ascent {
     fn from(code: &str) -> Self {
-        let named = BTreeMap::from([(code.to_owned(), (None, None))]);
-        Self { known: named, level: vec![code.to_owned()], ..Self::default() }
+        let concepts = BTreeMap::from([(code.to_owned(), (None, None))]);
+        Self { known: concepts, level: vec![code.to_owned()], ..Self::default() }
     }
 
     /// Returns whether another level must be looked up to reach a code. The first level is always looked up,

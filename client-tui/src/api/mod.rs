@@ -266,13 +266,13 @@ impl Api {
         let mut pending = self.begin(&request);
         let url = pending.exchange.url.clone();
         let read = async {
-            let lost = |error| ApiError::unreachable(&url, &error);
-            let mut response = self.0.http.execute(request).await.map_err(lost)?;
+            let unreachable = |error| ApiError::unreachable(&url, &error);
+            let mut response = self.0.http.execute(request).await.map_err(unreachable)?;
             pending.receive_headers();
             let (status, headers) = (response.status(), response.headers().clone());
             let certificate_ends_at = certificate_end(&response);
             let mut body = BytesMut::new();
-            while let Some(piece) = response.chunk().await.map_err(lost)? {
+            while let Some(piece) = response.chunk().await.map_err(unreachable)? {
                 body.extend_from_slice(&piece);
                 if body.len() > MAX_ANSWER {
                     let reason = format!("it has more than {} MiB; ask for less", MAX_ANSWER >> 20);

@@ -31,13 +31,13 @@ fn describe(
     asked_at: Timestamp,
 ) -> SignedInSession {
     // RFC 6749 5.1: a response without `scope` means that all requested scopes were granted.
-    let granted =
+    let scope =
         answer.scopes().map(|all| all.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(" "));
     let life = SignedDuration::try_from(answer.expires_in().unwrap_or(DEFAULT_LIFE)).unwrap_or_default();
     SignedInSession {
         subject,
         requested_scope: requested_scope.to_owned(),
-        scope: granted.unwrap_or_else(|| requested_scope.to_owned()),
+        scope: scope.unwrap_or_else(|| requested_scope.to_owned()),
         expires_at: asked_at.saturating_add(life).unwrap_or(asked_at),
         renewable: answer.refresh_token().is_some(),
         not_stored: None,
@@ -69,8 +69,8 @@ fn read_tokens(path: &Path) -> Option<UserTokens> {
 fn write_tokens(path: &Path, tokens: &UserTokens) -> Result<(), ApiError> {
     let text = serde_json::to_vec(tokens).expect("all keys of a token response are strings");
     let folder = path.parent().unwrap_or(Path::new("."));
-    let written = create_private_folder(folder).and_then(|()| replace_private_file(path, &text));
-    written.map_err(|error| file_error(path, &error))
+    let result = create_private_folder(folder).and_then(|()| replace_private_file(path, &text));
+    result.map_err(|error| file_error(path, &error))
 }
 
 pub(super) fn file_error(path: &Path, error: &std::io::Error) -> ApiError {
@@ -176,9 +176,9 @@ impl Api {
             None => None,
         };
         let mut tokens = self.user_tokens().await.clone().ok_or(ApiError::NotSignedIn)?;
-        if let Some(stored) = self.profile().token_file.as_deref().and_then(read_tokens) {
-            *self.user_tokens().await = Some(stored.clone());
-            tokens = stored;
+        if let Some(file_tokens) = self.profile().token_file.as_deref().and_then(read_tokens) {
+            *self.user_tokens().await = Some(file_tokens.clone());
+            tokens = file_tokens;
         }
         let refresh_token = tokens.answer.refresh_token().filter(|_| self.is_due(&tokens));
         let Some(refresh_token) = refresh_token else {

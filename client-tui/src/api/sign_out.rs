@@ -75,7 +75,7 @@ impl Api {
         let Some(tokens) = self.user_tokens().await.take() else { return Err(ApiError::NotSignedIn) };
         let mut pending = self.read_pending();
         pending.extend(tokens.answer.refresh_token().map(|token| token.secret().clone()));
-        let kept = self.write_pending(&pending);
+        let result = self.write_pending(&pending);
         // A file that cannot be removed does not keep its tokens valid.
         let removed = self.profile().token_file.as_deref().map_or(Ok(false), remove_file);
         let end_session = self.end_session().await;
@@ -84,7 +84,7 @@ impl Api {
                 self.forget_pending()?;
                 revocation
             }
-            Err(error) if kept => Revocation::Pending(error.to_string()),
+            Err(error) if result => Revocation::Pending(error.to_string()),
             Err(error) => Revocation::Failed(error.to_string()),
         };
         removed?;
@@ -115,12 +115,12 @@ impl Api {
     }
 
     /// Revokes refresh tokens, and the access token of the session that ends.
-    async fn revoke(&self, pending: &[String], ended: Option<&UserTokens>) -> Result<Revocation, ApiError> {
+    async fn revoke(&self, pending: &[String], session: Option<&UserTokens>) -> Result<Revocation, ApiError> {
         let openid = self.openid().await?;
         let Some(url) = &openid.revocation_endpoint else { return Ok(Revocation::NotOffered) };
         super::discovery::check_safe(url)?;
         let refresh = pending.iter().map(|token| ("refresh_token", token));
-        let access = ended.map(|tokens| ("access_token", tokens.answer.access_token().secret()));
+        let access = session.map(|tokens| ("access_token", tokens.answer.access_token().secret()));
         for (hint, token) in refresh.chain(access) {
             let form = vec![("token", token.clone()), ("token_type_hint", hint.to_owned())];
             let client = self.user_client().ok_or(ApiError::NotSignedIn)?;

@@ -24,8 +24,8 @@ pub struct SignedInSession {
 impl SignedInSession {
     /// The requested scopes that were not granted.
     pub fn refused_scopes(&self) -> Vec<&str> {
-        let granted: Vec<_> = self.scope.split_whitespace().collect();
-        self.requested_scope.split_whitespace().filter(|scope| !granted.contains(scope)).collect()
+        let scopes: Vec<_> = self.scope.split_whitespace().collect();
+        self.requested_scope.split_whitespace().filter(|scope| !scopes.contains(scope)).collect()
     }
 
     /// Returns whether the session can be used at this time.

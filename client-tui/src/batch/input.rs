@@ -133,8 +133,8 @@ fn read_csv(text: &str) -> Result<Vec<Result<RawRow, String>>, BatchError> {
     let [code, display, system, url] =
         find_columns(&headings, [Column::CODE, Column::DISPLAY, Column::SYSTEM, Column::URL]);
     let Some(code) = code else {
-        let seen: Vec<_> = headings.into_iter().filter(|heading| !heading.is_empty()).collect();
-        return Err(BatchError::NoCodeColumn(seen.join(", ")));
+        let names: Vec<_> = headings.into_iter().filter(|heading| !heading.is_empty()).collect();
+        return Err(BatchError::NoCodeColumn(names.join(", ")));
     };
     let value = |record: &StringRecord, location: Option<usize>| {
         location.and_then(|location| record.get(location)).unwrap_or_default().to_owned()
@@ -198,10 +198,10 @@ mod tests {
 
     #[test]
     fn an_invalid_row_has_a_reason() {
-        let found = rows("{\"code\":\"a\"}\n{\"code\":1}\n{\"display\":\"x\"}\n");
-        assert_eq!(found[0][4], "");
-        assert!(found[1][4].contains("invalid type"), "{found:?}");
-        assert_eq!(found[2][4], "the code is missing");
+        let codes = rows("{\"code\":\"a\"}\n{\"code\":1}\n{\"display\":\"x\"}\n");
+        assert_eq!(codes[0][4], "");
+        assert!(codes[1][4].contains("invalid type"), "{codes:?}");
+        assert_eq!(codes[2][4], "the code is missing");
         let without = read("code\na\n", &BatchDefaults::default()).unwrap();
         assert_eq!(without[0].error.as_deref(), Some("the system is missing"));
     }

@@ -84,7 +84,7 @@ impl BatchSummary {
 impl BatchResult {
     fn new(row: &BatchRow, answer: Result<ValidationAnswer, String>) -> Self {
         let ValidateCode { url, id, system, code, display } = row.question.clone();
-        let asked = Self {
+        let merged = Self {
             row: row.row,
             url: if url.is_empty() { id } else { url },
             system,
@@ -97,9 +97,9 @@ impl BatchResult {
                 result: Some(validated.result),
                 server_display: validated.display,
                 message: validated.message,
-                ..asked
+                ..merged
             },
-            Err(error) => Self { error: Some(error), ..asked },
+            Err(error) => Self { error: Some(error), ..merged },
         }
     }
 

@@ -50,13 +50,13 @@ pub(super) async fn download(
     // longest part.
     let mut longest = part.bytes;
     loop {
-        let ended = attempt(api, file, &mut part, bearer, report).await;
+        let result = attempt(api, file, &mut part, bearer, report).await;
         if let Some(row) = part.rows.refused {
             part.discard().map_err(|error| not_written(path, &error))?;
             let reason = format!("line {row} of the file is not a JSON object, and so not a resource");
             return Err(ApiError::Unexpected { url: file.url.clone(), reason });
         }
-        let Err(error) = ended else { break };
+        let Err(error) = result else { break };
         if part.bytes > longest {
             longest = part.bytes;
             retries.reset();
@@ -72,14 +72,14 @@ pub(super) async fn download(
         let reason = format!("the manifest says {count} resources, the file has {resources}");
         return Err(ApiError::Unexpected { url: file.url.clone(), reason });
     }
-    let done = part.progress(FileStatus::Done);
+    let progress = part.progress(FileStatus::Done);
     // Waiting for the disk must not stop the other downloads: an export may have thousands of small
     // files, and the disk stores those that wait together at once.
     let target = path.to_owned();
     let completed = tokio::task::spawn_blocking(move || part.complete(&target)).await;
-    let completed = completed.map_err(io::Error::other).and_then(|done| done);
+    let completed = completed.map_err(io::Error::other).and_then(|outcome| outcome);
     completed.map_err(|error| not_written(path, &error))?;
-    Ok(done)
+    Ok(progress)
 }
 
 /// Sends one request for the missing part of the file and appends the response.

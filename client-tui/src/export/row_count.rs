@@ -41,10 +41,10 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(text: &str, resources: u64, refused: Option<u64>) {
+    fn check(text: &str, resources: u64, expected: Option<u64>) {
         let mut count = RowCount::default();
         count.add(text.as_bytes());
-        assert_eq!((count.resources, count.refused), (resources, refused), "{text:?}");
+        assert_eq!((count.resources, count.refused), (resources, expected), "{text:?}");
     }
 
     #[test]

@@ -161,8 +161,8 @@ impl<W: Fn(ExportEvent) + Send + Sync> ExportRun<W> {
 
     /// Appends an event to the log of the export.
     fn log(&self, event: &str, detail: Value) -> Result<(), ExportError> {
-        let written = self.log.append(self.api.now(), self.job.status_url.as_deref(), event, detail);
-        written.map_err(|error| FolderError::Write { path: self.folder.path().to_owned(), error }.into())
+        let result = self.log.append(self.api.now(), self.job.status_url.as_deref(), event, detail);
+        result.map_err(|error| FolderError::Write { path: self.folder.path().to_owned(), error }.into())
     }
 
     fn report_record(&self) {
@@ -229,7 +229,7 @@ impl<W: Fn(ExportEvent) + Send + Sync> ExportRun<W> {
 
     /// Stores all pages of the manifest exactly as they were received, and lists their files.
     async fn read_manifest(&mut self, first: ManifestPage) -> Result<(), ExportError> {
-        let mut seen = BTreeSet::new();
+        let mut urls = BTreeSet::new();
         let mut page = first;
         for number in 1.. {
             let name =
@@ -237,7 +237,7 @@ impl<W: Fn(ExportEvent) + Send + Sync> ExportRun<W> {
             self.folder.write(&name, &page.bytes)?;
             self.job.add_page(&page.manifest);
             let Some(next) = page.next else { break };
-            if !seen.insert(next.clone()) {
+            if !urls.insert(next.clone()) {
                 let reason = "the pages of the manifest form a cycle".to_owned();
                 return Err(ApiError::Unexpected { url: next, reason }.into());
             }

@@ -43,7 +43,7 @@ pub(super) async fn compare(api: &Api, args: CompareArgs) -> Result<(), CommandF
 async fn ask(api: &Api, question: &ComparedQuestion, bearer: &Bearer) -> Result<Value, ApiError> {
     fn value<A: Serialize>(answer: Result<A, ApiError>) -> Result<Value, ApiError> {
         match answer {
-            Ok(checked) => Ok(json!(checked)),
+            Ok(comparison) => Ok(json!(comparison)),
             // The address of the request differs in any case.
             Err(ApiError::Refused { status, text, .. }) => {
                 Ok(json!({ "status": status.as_u16(), "error": text }))

@@ -194,14 +194,14 @@ fn print_inspection(inspection: &TokenInspection, json: bool) -> Result<(), Comm
             SignatureStatus::Unknown(reason) => format!("signature  not checked: {}", one_line(reason)),
         };
         let claims = inspection.content.as_ref().map(|content| &content.claims);
-        let known =
+        let members =
             inspection.content.iter().flat_map(|content| content.header.iter().chain(&content.claims));
         let introspection = inspection.introspection.as_ref();
         if let Some(introspection) = introspection {
             text.push_str(&format!("\nserver     {}", introspection.sentence()));
         }
         let more = introspection.into_iter().flat_map(|answer| answer.members_beside(claims));
-        for (name, value) in known.chain(more) {
+        for (name, value) in members.chain(more) {
             let is_time = matches!(name.as_str(), "exp" | "iat" | "nbf" | "auth_time");
             let time = value.as_i64().filter(|_| is_time).and_then(|time| Timestamp::from_second(time).ok());
             let value = match (time, value.as_str()) {

@@ -24,14 +24,14 @@ pub async fn setup(profile: &ProfileArgs, args: SetupArgs) -> Result<(), Command
         let reason = "this command stores a profile, and may register clients at the server".to_owned();
         return Err(ApiError::ReadOnly(reason).into());
     }
-    let given = ProfileSettings::from(profile);
-    let stored = setup::run(&args, given, ProfileFile::of_user()?).await?;
-    let details = json!({ "name": stored.name, "profile": stored.settings, "actions": stored.actions });
+    let settings = ProfileSettings::from(profile);
+    let report = setup::run(&args, settings, ProfileFile::of_user()?).await?;
+    let details = json!({ "name": report.name, "profile": report.settings, "actions": report.actions });
     Output { json: args.json }.result(&details, || {
-        let mut text = stored.actions.join("\n");
+        let mut text = report.actions.join("\n");
         text.push_str(&format!(
             "\nstored the profile {0}; use it with: trefoil-tui --profile {0}",
-            stored.name
+            report.name
         ));
         text
     })

@@ -124,10 +124,10 @@ pub(super) async fn expand(api: &Api, args: ExpandArgs) -> Result<(), CommandFai
     let query = expand_query(&args);
     let expansion = api.expand(&query, &bearer).await?;
     let output = Output { json: args.ask.ask.sign_in.json };
-    let shown = args.offset.unwrap_or(0) + expansion.codes.len() as u64;
-    if expansion.total.is_some_and(|total| total > shown) || expansion.codes.len() as u64 >= EXPANSION_PAGE {
-        output.progress("more", json!({ "offset": shown, "total": expansion.total }), || {
-            format!("there are more codes; --offset {shown} prints the next page")
+    let end = args.offset.unwrap_or(0) + expansion.codes.len() as u64;
+    if expansion.total.is_some_and(|total| total > end) || expansion.codes.len() as u64 >= EXPANSION_PAGE {
+        output.progress("more", json!({ "offset": end, "total": expansion.total }), || {
+            format!("there are more codes; --offset {end} prints the next page")
         });
     }
     output.result(&expansion, || {

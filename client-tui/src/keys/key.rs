@@ -73,10 +73,10 @@ impl FromStr for Key {
                 (modifiers, name) = (modifiers | modifier, rest);
             }
         }
-        let named = NAMES.iter().find(|(key, _)| *key == name).map(|(_, code)| *code);
+        let known_key = NAMES.iter().find(|(key, _)| *key == name).map(|(_, code)| *code);
         let function = name.strip_prefix('F').and_then(|number| number.parse().ok());
         let mut characters = name.chars();
-        let code = match (named, function, characters.next(), characters.next()) {
+        let code = match (known_key, function, characters.next(), characters.next()) {
             (Some(code), ..) => code,
             (None, Some(number @ 1..=24), ..) => KeyCode::F(number),
             (None, None, Some(c), None) if !c.is_control() => KeyCode::Char(c),

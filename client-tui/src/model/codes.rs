@@ -110,8 +110,8 @@ pub trait Question: Clone + PartialEq {
 
 /// The question as a Parameters resource.
 pub(super) fn parameters_resource(question: &impl Question) -> Value {
-    let given = question.parameters().into_iter().filter(|(.., text)| !text.is_empty());
-    let parameter = given.map(|(name, kind, text)| {
+    let parameters = question.parameters().into_iter().filter(|(.., text)| !text.is_empty());
+    let parameter = parameters.map(|(name, kind, text)| {
         let number = text.parse::<u64>().ok().filter(|_| kind == "valueInteger");
         let value = number.map_or_else(|| json!(text), |number| json!(number));
         json!({ "name": name, kind: value })
@@ -251,21 +251,21 @@ impl<Q: Question, A> OperationState<Q, A> {
         self.other = (!other.is_empty())
             .then(|| OtherAnswer { server: other.to_owned(), answer: Answer::Waiting { since: now } });
         let question = Q::from_form(&self.form);
-        let asked = SentQuestion {
+        let sent_question = SentQuestion {
             id: self.count,
             question: question.clone(),
             token,
             sent_at: now,
             answer: Answer::Waiting { since: now },
         };
-        self.sent = Some(asked);
+        self.sent = Some(sent_question);
         (self.count, question)
     }
 
     /// Stores an answer. The answer to an earlier question is dropped.
     pub fn receive(&mut self, id: u64, answer: Answer<A>) {
-        if let Some(sent) = self.sent.as_mut().filter(|sent| sent.id == id) {
-            sent.answer = answer;
+        if let Some(question) = self.sent.as_mut().filter(|question| question.id == id) {
+            question.answer = answer;
         }
     }
 
@@ -278,12 +278,12 @@ impl<Q: Question, A> OperationState<Q, A> {
 
     fn is_waiting(&self) -> bool {
         let other = self.other.as_ref().is_some_and(|other| other.answer.is_waiting());
-        other || self.sent.as_ref().is_some_and(|sent| sent.answer.is_waiting())
+        other || self.sent.as_ref().is_some_and(|question| question.answer.is_waiting())
     }
 
     fn cancel(&mut self) {
-        if let Some(sent) = &mut self.sent {
-            sent.answer.cancel();
+        if let Some(question) = &mut self.sent {
+            question.answer.cancel();
         }
         if let Some(other) = &mut self.other {
             other.answer.cancel();
@@ -299,16 +299,16 @@ impl<Q: Question, A> OperationState<Q, A> {
     pub fn is_stale(&self, token: &TokenChoice) -> bool {
         self.sent
             .as_ref()
-            .is_some_and(|sent| sent.token != *token || sent.question != Q::from_form(&self.form))
+            .is_some_and(|question| question.token != *token || question.question != Q::from_form(&self.form))
     }
 
     fn sent_parameters(&self) -> Option<Value> {
-        self.sent.as_ref().map(|sent| parameters_resource(&sent.question))
+        self.sent.as_ref().map(|question| parameters_resource(&question.question))
     }
 
     /// The command that sends the last question.
     pub fn sent_command(&self, about: &ServerFacts) -> Option<String> {
-        let sent = self.sent.as_ref()?;
+        let question = self.sent.as_ref()?;
         let subcommand = match self.other.as_ref().map(|other| OtherServer::parse(&other.server)) {
             None => Q::COMMAND.to_owned(),
             Some(OtherServer::Profile(name)) => {
@@ -316,7 +316,7 @@ impl<Q: Question, A> OperationState<Q, A> {
             }
             Some(OtherServer::Url(url)) => format!("compare --other-url {} {}", shell_word(&url), Q::COMMAND),
         };
-        Some(about.command(&subcommand, &sent.question.options()))
+        Some(about.command(&subcommand, &question.question.options()))
     }
 }
 
@@ -324,9 +324,9 @@ impl ServerFacts {
     /// The command line of a subcommand with these options. Options with an empty value are left out.
     pub fn command(&self, subcommand: &str, options: &[(&str, &str)]) -> String {
         let mut line = format!("trefoil-tui {subcommand}");
-        let given = options.iter().filter(|(_, value)| !value.is_empty());
+        let set_options = options.iter().filter(|(_, value)| !value.is_empty());
         let profile = self.profile_options.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        for (name, value) in given.copied().chain(profile) {
+        for (name, value) in set_options.copied().chain(profile) {
             line.push_str(&format!(" --{name} {}", shell_word(value)));
         }
         line

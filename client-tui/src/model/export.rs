@@ -181,8 +181,8 @@ impl ExportScreen {
     /// The fields of the form that limit the export, with their values.
     pub fn limits(&self) -> Vec<String> {
         let fields = self.form.fields.iter().filter(|field| !matches!(field.name, "level" | "folder"));
-        let filled = fields.filter(|field| !field.text().trim().is_empty());
-        filled.map(|field| format!("{}={}", field.name, field.text().trim())).collect()
+        let fields_with_text = fields.filter(|field| !field.text().trim().is_empty());
+        fields_with_text.map(|field| format!("{}={}", field.name, field.text().trim())).collect()
     }
 
     /// The selected export, unless the form is visible.
@@ -283,10 +283,11 @@ impl ExportRow {
                 percent(progress).map(u64::from)
             }
             ExportPhase::Downloading => {
-                let done = self.files.iter().filter(|file| file.status == FileStatus::Done).count() as u64;
+                let complete =
+                    self.files.iter().filter(|file| file.status == FileStatus::Done).count() as u64;
                 match self.resources() {
                     (here, Some(total)) => Some((here * 100 / total).min(100)),
-                    (_, None) => (done * 100).checked_div(self.files.len() as u64),
+                    (_, None) => (complete * 100).checked_div(self.files.len() as u64),
                 }
             }
             _ => None,

@@ -143,7 +143,8 @@ impl HomeScreen {
         let text = self.text();
         let mut rows: Vec<_> = self.found_concepts(&text).into_iter().map(HomeRow::Concept).collect();
         if self.scope.is_none() {
-            let unlisted = self.unlisted().filter(|entry| !self.entries().any(|known| known == *entry));
+            let unlisted =
+                self.unlisted().filter(|entry| !self.entries().any(|entry_of_list| entry_of_list == *entry));
             let entries = self.entries().chain(unlisted).cloned().map(HomeRow::Content);
             rows.extend(fuzzy::matching(&text, entries, HomeRow::text));
         }

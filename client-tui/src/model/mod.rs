@@ -268,12 +268,12 @@ impl Model {
 
     /// Returns whether the user has confirmed the action. Otherwise asks; `text` is a question. The next key
     /// is the answer.
-    pub fn confirms(&mut self, confirmed: Option<&Confirmation>, needed: Confirmation, text: &str) -> bool {
-        if confirmed == Some(&needed) {
+    pub fn confirms(&mut self, confirmed: Option<&Confirmation>, expected: Confirmation, text: &str) -> bool {
+        if confirmed == Some(&expected) {
             return true;
         }
         self.notice = Some(format!("{text} Press {YES} for yes, any other key for no."));
-        self.to_confirm = Some(PendingConfirmation { needed, since: self.now });
+        self.to_confirm = Some(PendingConfirmation { needed: expected, since: self.now });
         false
     }
 

@@ -111,14 +111,14 @@ impl TreeScreen {
     pub fn send_path(&mut self, token: TokenChoice, now: Timestamp) -> (u64, PathQuery) {
         let question = PathQuery::from_form(&self.form);
         let id = self.next_id();
-        let asked = SentQuestion {
+        let sent_question = SentQuestion {
             id,
             question: question.clone(),
             token,
             sent_at: now,
             answer: Answer::Waiting { since: now },
         };
-        self.shown = TreeContent::Path(asked);
+        self.shown = TreeContent::Path(sent_question);
         (self.selected, self.scroll) = (0, 0);
         (id, question)
     }

@@ -88,8 +88,8 @@ fn name(value: &Value) -> Option<String> {
     if let Some(text) = first["text"].as_str() {
         return Some(text.to_owned());
     }
-    let given = first["given"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let parts: Vec<_> = given.chain(first["family"].as_str()).collect();
+    let given_names = first["given"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let parts: Vec<_> = given_names.chain(first["family"].as_str()).collect();
     Some(parts.join(" "))
 }
 

@@ -86,11 +86,12 @@ impl ProfileSource {
         let options: Vec<_> =
             self.args.options().iter().map(|(name, value)| format!("--{name} {value}")).collect();
         let more_than_a_name = self.args.options().iter().any(|(name, _)| name != "profile");
-        let given = more_than_a_name.then(|| ProfileChoice { name: None, server: options.join(" ") });
-        let stored = file.profiles().map(|(name, settings)| ProfileChoice {
+        let options_choice =
+            more_than_a_name.then(|| ProfileChoice { name: None, server: options.join(" ") });
+        let profiles = file.profiles().map(|(name, settings)| ProfileChoice {
             name: Some(name.to_owned()),
             server: settings.base_url.clone().unwrap_or_default(),
         });
-        Ok(given.into_iter().chain(stored).collect())
+        Ok(options_choice.into_iter().chain(profiles).collect())
     }
 }

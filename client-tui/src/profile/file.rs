@@ -265,11 +265,11 @@ mod tests {
 
     #[test]
     fn given_settings_precede_stored_ones() {
-        let given = ProfileSettings { client_id: Some("a".to_owned()), ..ProfileSettings::default() };
-        let stored = ProfileSettings { client_id: Some("b".to_owned()), ..settings("https://one.example") };
-        let found = given.or(stored);
+        let options = ProfileSettings { client_id: Some("a".to_owned()), ..ProfileSettings::default() };
+        let profile = ProfileSettings { client_id: Some("b".to_owned()), ..settings("https://one.example") };
+        let settings = options.or(profile);
         assert_eq!(
-            (found.client_id.as_deref(), found.base_url.as_deref()),
+            (settings.client_id.as_deref(), settings.base_url.as_deref()),
             (Some("a"), Some("https://one.example"))
         );
     }

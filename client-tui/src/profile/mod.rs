@@ -39,7 +39,7 @@ impl Profile {
         args: &ProfileArgs,
         file: impl FnOnce() -> Result<ProfileFile, ProfileError>,
     ) -> Result<Self, ProfileError> {
-        let given = ProfileSettings::from(args);
+        let options = ProfileSettings::from(args);
         let mut profile = match &args.demo {
             Some(dir) => demo::read(dir, args.backend_client.as_deref())?,
             None => {
@@ -51,14 +51,14 @@ impl Profile {
                         (Some(name.to_owned()), file.profile(name)?)
                     }
                 };
-                let settings = given.clone().or(stored);
+                let settings = options.clone().or(stored);
                 let base_url = settings.base_url.as_deref().ok_or(ProfileError::NoServer)?;
                 Self { name, ..Self::at(base_url)? }.with(&settings)?
             }
         };
         if args.demo.is_some() {
             // The key of a known client is read from the folder.
-            profile = profile.with(&ProfileSettings { base_url: None, ..given })?;
+            profile = profile.with(&ProfileSettings { base_url: None, ..options })?;
         }
         profile.options = args.options();
         profile.sign_in_method = SignInMethod::of_environment();

@@ -348,10 +348,10 @@ impl ProfileEffects {
                 let titled = in_words(api.contents_with_title(kind, &text, &bearer).await);
                 let _ = sender.send(Message::Home(id, HomeAnswer::Titled(kind, titled)));
             }
-            let found = |system, codes| {
+            let on_result = |system, codes| {
                 let _ = sender.send(Message::Home(id, HomeAnswer::Found(system, in_words(codes))));
             };
-            api.search_systems(&text, systems, &bearer, found).await;
+            api.search_systems(&text, systems, &bearer, on_result).await;
         }));
     }
 

@@ -62,10 +62,10 @@ pub async fn open(
     let is_moving = Arc::new(AtomicBool::new(false));
     let ticking = tokio::spawn(tick(sender, clock, Arc::clone(&is_moving)));
     let observe = |model: &Model| is_moving.store(model.is_moving(), Ordering::Relaxed);
-    let mut ended = run(&mut terminal, model, effects, input, events, observe).await;
+    let mut end = run(&mut terminal, model, effects, input, events, observe).await;
     ticking.abort();
     terminal::close();
-    if let Ok(model) = &mut ended
+    if let Ok(model) = &mut end
         && let Err(reason) = screens.store(model)
     {
         eprintln!("The state of the screens is not stored: {reason}");
@@ -73,7 +73,7 @@ pub async fn open(
     if let Some(signal) = *ended_by.lock().unwrap_or_else(PoisonError::into_inner) {
         return Err(CommandFailure::Signal(signal));
     }
-    match ended {
+    match end {
         // The window was closed, and SIGHUP has not arrived yet.
         Err(error) if terminal::is_closed(&error) => Err(CommandFailure::Signal(HANGUP)),
         Err(error) => Err(CommandFailure::Terminal(error)),
@@ -232,13 +232,13 @@ fn replace_profile(
 ) -> Result<Box<ProfileEffects>, CommandFailure> {
     let services = effects.services().clone();
     let profile = services.profiles.open(choice)?;
-    let mut opened = model.with_profile(&profile);
+    let mut next = model.with_profile(&profile);
     if let Err(reason) = services.screens.store(model) {
-        opened.notice = Some(format!("Error: {reason}"));
+        next.notice = Some(format!("Error: {reason}"));
     }
-    restore_screens(&services.screens, &mut opened);
+    restore_screens(&services.screens, &mut next);
     let replaced = std::mem::replace(effects, ProfileEffects::new(profile, services)?);
-    *model = opened;
+    *model = next;
     Ok(Box::new(replaced))
 }
 

@@ -58,12 +58,12 @@ pub fn open() -> io::Result<Terminal<ScreenBackend>> {
         hook(panic);
     }));
     enable_raw_mode()?;
-    let opened = execute!(io::stdout(), EnterAlternateScreen, EnableBracketedPaste)
+    let result = execute!(io::stdout(), EnterAlternateScreen, EnableBracketedPaste)
         .and_then(|()| Terminal::new(ScreenBackend::new(io::stdout())));
-    if opened.is_err() {
+    if result.is_err() {
         close();
     }
-    opened
+    result
 }
 
 /// Restores the terminal.

@@ -146,8 +146,8 @@ pub(super) fn delete(model: &mut Model, confirmed: Option<&Confirmation>) -> Vec
 /// one.
 pub(super) fn choose(model: &mut Model, step: impl Fn(usize, usize) -> usize) {
     let choices = model.export_choices();
-    let chosen = step(model.export.chosen(&choices), choices.len() - 1);
-    if let Some(choice) = choices.get(chosen) {
+    let next = step(model.export.chosen(&choices), choices.len() - 1);
+    if let Some(choice) = choices.get(next) {
         model.export.form.set("level", &choice.level);
     }
 }

@@ -65,7 +65,7 @@ impl ShortAnswer for HierarchyPath {
 /// Adds the last question of an operation after its answer was received.
 pub(super) fn add_operation(model: &mut Model, id: u64, operation: Operation) -> Vec<RuntimeEffect> {
     fn last<Q: Question, A: ShortAnswer>(state: &OperationState<Q, A>, id: u64) -> Option<PastQuestion> {
-        state.sent.as_ref().filter(|sent| sent.id == id).and_then(past)
+        state.sent.as_ref().filter(|question| question.id == id).and_then(past)
     }
     let codes = &model.codes;
     let question = match operation {
@@ -87,14 +87,14 @@ pub(super) fn add_tree(model: &mut Model, id: u64) -> Vec<RuntimeEffect> {
     add(model, question)
 }
 
-fn past<Q: Question, A: ShortAnswer>(asked: &SentQuestion<Q, A>) -> Option<PastQuestion> {
-    let answer = match &asked.answer {
+fn past<Q: Question, A: ShortAnswer>(question: &SentQuestion<Q, A>) -> Option<PastQuestion> {
+    let answer = match &question.answer {
         Answer::Done(answer) => answer.in_short(),
         Answer::Failed(reason) => format!("Error: {reason}"),
         Answer::Waiting { .. } | Answer::None => return None,
     };
-    let options = asked.question.options();
-    Some(PastQuestion::new(asked.sent_at, &asked.token.server, Q::COMMAND, &options, &answer))
+    let options = question.question.options();
+    Some(PastQuestion::new(question.sent_at, &question.token.server, Q::COMMAND, &options, &answer))
 }
 
 fn add(model: &mut Model, question: Option<PastQuestion>) -> Vec<RuntimeEffect> {

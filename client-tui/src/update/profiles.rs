@@ -40,12 +40,12 @@ pub(super) fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
     let count = menu.matching().len();
     match menu.list.on_key(key, keys, count) {
         ListKey::Chosen(at) => {
-            let chosen = menu.matching()[at].clone();
+            let choice = menu.matching()[at].clone();
             let Some(ends) = ends else {
                 model.overlay = None;
-                return vec![RuntimeEffect::OpenProfile(chosen)];
+                return vec![RuntimeEffect::OpenProfile(choice)];
             };
-            menu.to_confirm = Some(ProfileConfirmation { chosen, ends, since: now });
+            menu.to_confirm = Some(ProfileConfirmation { chosen: choice, ends, since: now });
         }
         ListKey::Closed => model.overlay = None,
         ListKey::Handled => {}

@@ -38,8 +38,8 @@ pub(super) fn replay(model: &mut Model, confirmed: Option<&Confirmation>) -> Vec
     let parsed = exchange.request_text().and_then(|text| RawRequest::parse(&text));
     let only_reads = matches!(exchange.method.as_str(), "GET" | "HEAD" | "OPTIONS");
     let question = format!("Repeat the {}?", exchange.method);
-    let needed = Confirmation::Replay(exchange.id);
-    if !only_reads && !model.confirms(confirmed, needed, &question) {
+    let confirmation = Confirmation::Replay(exchange.id);
+    if !only_reads && !model.confirms(confirmed, confirmation, &question) {
         return Vec::new();
     }
     send(model, parsed)

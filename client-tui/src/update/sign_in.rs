@@ -102,8 +102,8 @@ pub(super) fn on_session(model: &mut Model, session: Option<SignedInSession>) {
 /// Opens the token inspector, or shows the next token in it.
 pub(super) fn inspect(model: &mut Model) -> Vec<RuntimeEffect> {
     let kinds = model.inspectable_tokens();
-    let shown = model.sign_in.inspector.as_ref().map(|inspector| inspector.kind);
-    let index = shown.and_then(|shown| kinds.iter().position(|kind| *kind == shown));
+    let kind_in_view = model.sign_in.inspector.as_ref().map(|inspector| inspector.kind);
+    let index = kind_in_view.and_then(|current| kinds.iter().position(|kind| *kind == current));
     let kind = kinds[index.map_or(0, |index| (index + 1) % kinds.len())];
     model.sign_in.inspector =
         Some(Inspector { kind, answer: Answer::Waiting { since: model.now }, scroll: 0 });

@@ -45,7 +45,7 @@ fn load(model: &mut Model) -> Vec<RuntimeEffect> {
 
 pub(super) fn on_page(model: &mut Model, path: &Path, filter: &str, result: Answered<(u64, ViewerPage)>) {
     let Some(viewer) = &mut model.export.viewer else { return };
-    let is_current = viewer.files.get(viewer.file).is_some_and(|shown| shown.path == path);
+    let is_current = viewer.files.get(viewer.file).is_some_and(|file| file.path == path);
     if !is_current || viewer.applied_filter != filter {
         return;
     }

@@ -16,12 +16,12 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
     // The form, and two lines of progress.
     let fields = batch.form.fields.len() as u16;
     let [left, right] = canvas.split(area, (fields + 2).min((area.height / 2).max(1)));
-    let left = canvas.pane("Batch", model.typing, left);
+    let pane = canvas.pane("Batch", model.typing, left);
     let progress = if canvas.is_wide() {
-        canvas.form(&batch.form, model.typing, left)
+        canvas.form(&batch.form, model.typing, pane)
     } else {
         let [form, progress] =
-            Layout::vertical([Constraint::Min(0), Constraint::Length(2.min(left.height / 2))]).areas(left);
+            Layout::vertical([Constraint::Min(0), Constraint::Length(2.min(pane.height / 2))]).areas(pane);
         canvas.form_rows(&batch.form, model.typing, form);
         progress
     };
@@ -72,17 +72,17 @@ fn draw_results(batch: &BatchView, canvas: &mut Canvas, area: Rect) {
     }
     // Only the rows around the selected one are drawn.
     let first = (batch.selected + 1).saturating_sub(usize::from(list.height));
-    let shown: Vec<_> = batch.visible().skip(first).take(usize::from(list.height).max(1)).collect();
-    let width = shown.iter().map(|row| row.code.chars().count()).max().unwrap_or(0).max(4);
+    let rows: Vec<_> = batch.visible().skip(first).take(usize::from(list.height).max(1)).collect();
+    let width = rows.iter().map(|row| row.code.chars().count()).max().unwrap_or(0).max(4);
     canvas.draw(
         Line::styled(format!("     row  result   {:<width$}  explanation", "code"), theme.quiet()),
         head,
     );
-    for ((at, row), place) in (first..).zip(&shown).zip(list.rows()) {
+    for ((at, row), place) in (first..).zip(&rows).zip(list.rows()) {
         canvas.draw(result_line(row, at == batch.selected, width, theme), place);
         canvas.clickable_row(place, at);
     }
-    if let Some(row) = shown.get(batch.selected - first) {
+    if let Some(row) = rows.get(batch.selected - first) {
         let text = format!("{}#{} in {}: {}", row.system, row.code, row.url, row.explanation());
         canvas.text(vec![Line::styled(text, theme.quiet())], detail);
     }

@@ -219,10 +219,10 @@ impl<'a, 'f> Canvas<'a, 'f> {
     /// the focus are shown, so that the answer remains visible.
     pub fn form(&mut self, form: &Form, typing: bool, area: Rect) -> Rect {
         let count = form.fields.len() as u16;
-        let shown = count.min((area.height / 2).max(1));
+        let rows = count.min((area.height / 2).max(1));
         let gap = u16::from(area.height > count + 4);
         let [fields, _, rest] =
-            Layout::vertical([Constraint::Length(shown), Constraint::Length(gap), Constraint::Min(0)])
+            Layout::vertical([Constraint::Length(rows), Constraint::Length(gap), Constraint::Min(0)])
                 .areas(area);
         self.form_rows(form, typing, fields);
         rest

@@ -54,14 +54,14 @@ fn draw_operation<Q: ShownQuestion<A>, A>(
     let theme = canvas.theme;
     let token = model.token_choice();
     // The form is shown until it was sent, and while it is edited.
-    let sent = state.sent.as_ref().filter(|_| !model.typing && !state.is_stale(&token));
-    let (left, right) = match sent {
-        Some(sent) => {
+    let sent_question = state.sent.as_ref().filter(|_| !model.typing && !state.is_stale(&token));
+    let (question_area, answer_area) = match sent_question {
+        Some(sent_question) => {
             let [line, rest] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
             let key = model.keys.label(Action::NextField);
             let edits = format!("{key} edits ");
             let space = usize::from(line.width).saturating_sub(edits.width() + 3);
-            let described = shorten_middle(&sent.question.describe(), space);
+            let described = shorten_middle(&sent_question.question.describe(), space);
             let mut question = Line::styled(format!(" {described}"), theme.strong());
             push_right(&mut question, Span::styled(edits, theme.quiet()), line.width);
             canvas.draw(question, line);
@@ -71,36 +71,40 @@ fn draw_operation<Q: ShownQuestion<A>, A>(
         None => {
             let fields = state.form.fields.len() as u16;
             // Half of a low screen remains for the answer.
-            let [left, right] = canvas.split(area, fields.min((area.height / 2).max(1)));
-            (Some(left), right)
+            let [above, below] = canvas.split(area, fields.min((area.height / 2).max(1)));
+            (Some(above), below)
         }
     };
     let head = Line::styled(format!("{} as {}", Q::REQUEST, token.name), theme.quiet());
     let mut lines = Vec::new();
-    if let Some(left) = left {
-        let left = canvas.pane("Question", model.typing, left);
+    if let Some(pane) = question_area {
+        let form_area = canvas.pane("Question", model.typing, pane);
         if canvas.is_wide() {
-            let rest = canvas.form(&state.form, model.typing, left);
+            let rest = canvas.form(&state.form, model.typing, form_area);
             canvas.text(vec![head], rest);
         } else {
-            canvas.form_rows(&state.form, model.typing, left);
+            canvas.form_rows(&state.form, model.typing, form_area);
             lines.extend([head, Line::default()]);
         }
     }
-    let right = canvas.pane("Answer", !model.typing, right);
-    if let (Some(sent), Some(other)) = (&state.sent, &state.other) {
-        let here = (sent.token.server.as_str(), answer_lines(&sent.question, &sent.answer, model.now, theme));
-        let there = (other.server.as_str(), answer_lines(&sent.question, &other.answer, model.now, theme));
+    let right = canvas.pane("Answer", !model.typing, answer_area);
+    if let (Some(question), Some(other)) = (&state.sent, &state.other) {
+        let here = (
+            question.token.server.as_str(),
+            answer_lines(&question.question, &question.answer, model.now, theme),
+        );
+        let there =
+            (other.server.as_str(), answer_lines(&question.question, &other.answer, model.now, theme));
         let comparison = Comparison {
             answers: [here, there],
-            is_complete: !sent.answer.is_pending() && !other.answer.is_pending(),
+            is_complete: !question.answer.is_pending() && !other.answer.is_pending(),
             is_stale: state.is_stale(&token),
             command: state.sent_command(&model.about).unwrap_or_default(),
         };
         compared::draw(comparison, model.codes.scroll, canvas, right);
         return;
     }
-    let Some(sent) = &state.sent else {
+    let Some(question) = &state.sent else {
         lines.push(Line::raw(Q::PROMPT));
         canvas.text(lines, right);
         return;
@@ -111,10 +115,11 @@ fn draw_operation<Q: ShownQuestion<A>, A>(
             theme.warning(),
         ));
     }
-    lines.extend(answer_lines(&sent.question, &sent.answer, model.now, theme));
+    lines.extend(answer_lines(&question.question, &question.answer, model.now, theme));
     let command = state.sent_command(&model.about).unwrap_or_default();
-    let asked = format!("{}  {} as {}", clock(sent.sent_at, &model.about.zone), Q::REQUEST, sent.token.name);
-    let foot = [asked, format!("$ {command}")];
+    let request =
+        format!("{}  {} as {}", clock(question.sent_at, &model.about.zone), Q::REQUEST, question.token.name);
+    let foot = [request, format!("$ {command}")];
     let height: usize = foot.iter().map(|line| wrapped_rows(line, right.width.into())).sum();
     let height = if right.height < 10 { 0 } else { height as u16 };
     let [answer, below] = Layout::vertical([Constraint::Min(0), Constraint::Length(height)]).areas(right);
@@ -256,7 +261,7 @@ impl ShownQuestion<Expansion> for ExpandQuery {
         let total = answer.total.map_or_else(|| "an unknown number".to_owned(), |total| total.to_string());
         let mut lines = vec![Line::styled(format!("{} of {total} codes", answer.codes.len()), theme.good())];
         let width = answer.codes.iter().map(|code| code.code.len()).max().unwrap_or(0);
-        let shown = answer.codes.iter().map(|code| {
+        let code_lines = answer.codes.iter().map(|code| {
             let inactive = if code.inactive { " (inactive)" } else { "" };
             let display = code.display.as_deref().unwrap_or_default();
             Line::from(vec![
@@ -264,7 +269,7 @@ impl ShownQuestion<Expansion> for ExpandQuery {
                 Span::raw(format!("{display}{inactive}")),
             ])
         });
-        lines.extend(shown);
+        lines.extend(code_lines);
         if answer.codes.len() as u64 >= EXPANSION_PAGE {
             lines.push(Line::styled("  Set offset for the next page.", theme.quiet()));
         }

@@ -28,8 +28,8 @@ pub(super) fn draw(completion: &Completion, canvas: &mut Canvas) {
     let width = completion.items.iter().map(|item| item.value.width()).max().unwrap_or(0).min(VALUE_WIDTH);
     let notes = completion.items.iter().map(|item| item.note.width()).max().unwrap_or(0);
     // The mark, the space between the columns, and a margin at the end.
-    let needed = (2 * MARK.width() + width + notes + 1) as u16;
-    let area = Rect { x, y, width: needed.min(all.width.saturating_sub(x)), height };
+    let columns = (2 * MARK.width() + width + notes + 1) as u16;
+    let area = Rect { x, y, width: columns.min(all.width.saturating_sub(x)), height };
     let theme = canvas.theme;
     canvas.clear(area);
     canvas.list(completion.items.len(), completion.selected.unwrap_or(0), area, |index| {

@@ -57,20 +57,21 @@ fn draw_new(model: &Model, canvas: &mut Canvas, area: Rect) {
         canvas.form(&model.export.form, true, area)
     } else {
         let choices = model.export_choices();
-        let chosen = model.export.chosen(&choices);
+        let selected = model.export.chosen(&choices);
         let height = (choices.len() as u16 + 1).min(area.height.saturating_sub(6).max(1));
         let [list, rest] = Layout::vertical([Constraint::Length(height), Constraint::Min(0)]).areas(area);
-        canvas.list(choices.len(), chosen, list, |index| {
+        canvas.list(choices.len(), selected, list, |index| {
             let choice = &choices[index];
             let members = choice.members.map(|count| format!("{count} members  ")).unwrap_or_default();
             let note = format!("{members}{}", choice.level);
-            list_line(choice.title.clone(), note, index == chosen, list.width, theme)
+            list_line(choice.title.clone(), note, index == selected, list.width, theme)
         });
         let folder = model.export.form.value("folder");
         let limits = model.export.limits();
-        let limited = if limits.is_empty() { String::new() } else { format!(", {}", limits.join(", ")) };
-        let what = choices.get(chosen).map(|choice| choice.title.as_str()).unwrap_or_default();
-        lines.push(Line::styled(format!("{what}{limited}, into a new folder in {folder}"), theme.strong()));
+        let limit_text = if limits.is_empty() { String::new() } else { format!(", {}", limits.join(", ")) };
+        let what = choices.get(selected).map(|choice| choice.title.as_str()).unwrap_or_default();
+        lines
+            .push(Line::styled(format!("{what}{limit_text}, into a new folder in {folder}"), theme.strong()));
         let key = model.keys.label(Action::NextField);
         lines.push(Line::styled(format!("{key} limits types, dates, elements or patients."), theme.quiet()));
         rest
@@ -102,7 +103,7 @@ fn table_row(
 
 /// The state of an export in a few words.
 fn state(row: &ExportRow, keys: &KeyTable, theme: Theme) -> (String, Style) {
-    let done = row.files.iter().filter(|file| file.status == FileStatus::Done).count();
+    let complete = row.files.iter().filter(|file| file.status == FileStatus::Done).count();
     let text = match (&row.job.phase, &row.activity) {
         (ExportPhase::Complete, _) => return ("complete".to_owned(), theme.good()),
         (ExportPhase::Failed(_), _) => return ("failed on the server".to_owned(), theme.bad()),
@@ -113,7 +114,7 @@ fn state(row: &ExportRow, keys: &KeyTable, theme: Theme) -> (String, Style) {
         (_, Activity::Stopped(_) | Activity::None) => return ("not started".to_owned(), theme.bad()),
         (ExportPhase::Starting, _) => "starting".to_owned(),
         (ExportPhase::Running, _) => "running on the server".to_owned(),
-        (ExportPhase::Downloading, _) => format!("downloading, {done} of {} files", row.files.len()),
+        (ExportPhase::Downloading, _) => format!("downloading, {complete} of {} files", row.files.len()),
     };
     (text, theme.accent())
 }
@@ -172,11 +173,12 @@ fn draw_selected(model: &Model, row: &ExportRow, canvas: &mut Canvas, area: Rect
 fn draw_total(row: &ExportRow, canvas: &mut Canvas, area: Rect) {
     let (here, total) = row.resources();
     let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
-    let left = row.seconds_left().map(|seconds| format!(" · {} left", duration(seconds))).unwrap_or_default();
+    let time_left =
+        row.seconds_left().map(|seconds| format!(" · {} left", duration(seconds))).unwrap_or_default();
     let gauge = Gauge::default()
         .gauge_style(canvas.theme.accent())
         .percent(row.percent().unwrap_or(0) as u16)
-        .label(format!("{here}{of} resources{left}"))
+        .label(format!("{here}{of} resources{time_left}"))
         .use_unicode(true);
     canvas.draw(gauge, area);
 }
@@ -238,9 +240,9 @@ fn complete_line(row: &ExportRow, theme: Theme) -> Line<'static> {
     }
     let sum = |value: fn(&FileProgress) -> u64| output_files(row).map(|(_, file)| value(file)).sum::<u64>();
     let (resources, bytes) = (sum(|file| file.resources), sum(|file| file.bytes));
-    let counted = row.job.files.iter().all(|file| file.list != FileList::Output || file.count.is_some());
-    let checked = if counted { "; the counts match the manifest" } else { "" };
-    Line::styled(format!("Saved {resources} resources, {}{checked}", size(bytes)), theme.good())
+    let has_counts = row.job.files.iter().all(|file| file.list != FileList::Output || file.count.is_some());
+    let verdict = if has_counts { "; the counts match the manifest" } else { "" };
+    Line::styled(format!("Saved {resources} resources, {}{verdict}", size(bytes)), theme.good())
 }
 
 fn output_files(row: &ExportRow) -> impl Iterator<Item = (&ExportFile, &FileProgress)> {
@@ -268,11 +270,11 @@ fn file_line(file: &ExportFile, progress: &FileProgress, name_width: usize, them
     let (state, style) = match &progress.status {
         FileStatus::Waiting => (String::new(), Style::new()),
         FileStatus::Downloading => {
-            let done = match file.count.filter(|count| *count > 0) {
+            let progress_text = match file.count.filter(|count| *count > 0) {
                 Some(count) => bar(progress.resources, count),
                 None => format!("{} resources so far", progress.resources),
             };
-            (format!("{done}  {}", size(progress.bytes)), theme.accent())
+            (format!("{progress_text}  {}", size(progress.bytes)), theme.accent())
         }
         FileStatus::Retrying(reason) => (format!("retrying: {reason}"), theme.bad()),
         FileStatus::Done => (format!("saved, {}", size(progress.bytes)), Style::new()),
@@ -285,8 +287,8 @@ fn file_line(file: &ExportFile, progress: &FileProgress, name_width: usize, them
 /// A bar of ten characters for a part of a whole, with its percentage.
 fn bar(part: u64, whole: u64) -> String {
     let percent = (part * 100 / whole).min(100);
-    let filled = (percent / 10) as usize;
-    format!("{}{} {percent:>3} %", "█".repeat(filled), "▁".repeat(10 - filled))
+    let full_cells = (percent / 10) as usize;
+    format!("{}{} {percent:>3} %", "█".repeat(full_cells), "▁".repeat(10 - full_cells))
 }
 
 /// Shortens the time of a snapshot to seconds.

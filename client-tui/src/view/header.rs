@@ -79,8 +79,8 @@ fn user_name(model: &Model) -> String {
         SignInState::In(session) => session.subject.as_deref(),
         _ => None,
     };
-    let named = claim("preferred_username").or_else(|| claim("name")).or(subject);
-    named.unwrap_or("the signed-in user").to_owned()
+    let name = claim("preferred_username").or_else(|| claim("name")).or(subject);
+    name.unwrap_or("the signed-in user").to_owned()
 }
 
 /// The facts at the right end, with their separators.

@@ -30,15 +30,15 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
     let columns = (table.width / COLUMN).max(1);
     let width = table.width / columns;
     let lines = lines(model, width, theme);
-    let shown = usize::from(table.height) * usize::from(columns);
-    let first = usize::from(model.help.scroll).min(lines.len().saturating_sub(shown));
+    let cells = usize::from(table.height) * usize::from(columns);
+    let first = usize::from(model.help.scroll).min(lines.len().saturating_sub(cells));
     let parts = lines[first..].chunks(usize::from(table.height).max(1));
     for (column, part) in (0..columns).zip(parts) {
         let place = Rect { x: table.x + column * width, width: width.saturating_sub(2), ..table };
         canvas.draw(Paragraph::new(part.to_vec()), place);
     }
     let last_column = Rect { x: table.x + (columns - 1) * width, width, ..table };
-    canvas.scroll_marks(first, (lines.len() + usize::from(table.height)).saturating_sub(shown), last_column);
+    canvas.scroll_marks(first, (lines.len() + usize::from(table.height)).saturating_sub(cells), last_column);
 }
 
 /// The keys that match the search, with a heading for each screen.

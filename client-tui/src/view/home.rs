@@ -228,12 +228,12 @@ fn place_lines(
         let path: Vec<_> = place.ancestors.iter().map(name).chain([own.clone()]).collect();
         lines.push(Line::raw(format!("{}{others}", path.join(" › "))));
         if !place.children.is_empty() {
-            let named: Vec<_> = place.children.iter().take(CHILDREN).map(name).collect();
+            let names: Vec<_> = place.children.iter().take(CHILDREN).map(name).collect();
             let more = match place.children.len().saturating_sub(CHILDREN) {
                 0 => String::new(),
                 count => format!(" and {count} more"),
             };
-            lines.push(Line::raw(format!("below: {}{more}", named.join(", "))));
+            lines.push(Line::raw(format!("below: {}{more}", names.join(", "))));
         }
     }
     lines.extend(place.definition.clone().map(Line::raw));

@@ -44,14 +44,14 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) -> Rect {
         true => Layout::horizontal([Constraint::Percentage(42), Constraint::Min(0)]).areas(below),
         false => Layout::vertical([Constraint::Percentage(42), Constraint::Min(0)]).areas(below),
     };
-    let left = canvas.pane("Last request", false, left);
+    let request_area = canvas.pane("Last request", false, left);
     let theme = canvas.theme;
     let mut lines = vec![Line::styled(request_line(exchange, model), theme.strong())];
     lines.extend(query_lines(exchange, theme));
     lines.extend(exchange.request_body.as_deref().map(|body| body_lines(body, theme)).unwrap_or_default());
     lines.push(Line::default());
     lines.extend(header_lines(&exchange.request_headers, theme));
-    canvas.text(lines, left);
+    canvas.text(lines, request_area);
     let right = canvas.pane("Response", false, right);
     let lines = match &exchange.outcome {
         None => vec![Line::raw("Waiting for the response …")],

@@ -39,7 +39,7 @@ pub(super) fn draw(model: &Model, recall: &SearchList, canvas: &mut Canvas) {
 }
 
 fn details(question: &PastQuestion) -> impl Iterator<Item = String> {
-    let asked = question.asked_at.strftime("%Y-%m-%d %H:%M UTC");
+    let time = question.asked_at.strftime("%Y-%m-%d %H:%M UTC");
     let options: Vec<_> = question.options.iter().map(|(name, value)| format!("{name} {value}")).collect();
-    [format!("{asked}  {}", question.server), options.join(", "), question.answer.clone()].into_iter()
+    [format!("{time}  {}", question.server), options.join(", "), question.answer.clone()].into_iter()
 }

@@ -61,9 +61,10 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
         SignInState::In(session) => {
             lines.push(Line::styled("Signed in", theme.good()));
             lines.push(Line::raw(format!("  scope    {}", session.scope)));
-            let refused = session.refused_scopes();
-            if !refused.is_empty() {
-                let text = format!("  refused  {} (not allowed for this client or user)", refused.join(" "));
+            let missing_scopes = session.refused_scopes();
+            if !missing_scopes.is_empty() {
+                let text =
+                    format!("  refused  {} (not allowed for this client or user)", missing_scopes.join(" "));
                 lines.push(Line::styled(text, theme.warning()));
             }
             lines.push(Line::raw(format!("  expires  {}", expiry(model, session))));

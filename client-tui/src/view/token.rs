@@ -106,21 +106,22 @@ fn value_text(name: &str, value: &Value, zone: &TimeZone) -> String {
 }
 
 fn scope_lines(token: &TokenInspection, theme: Theme) -> Vec<Line<'static>> {
-    let granted: Vec<_> = token.granted_scope().split_whitespace().collect();
+    let scopes: Vec<_> = token.granted_scope().split_whitespace().collect();
     let requested = token.requested_scope.as_deref().unwrap_or_default();
-    let refused: Vec<_> = requested.split_whitespace().filter(|scope| !granted.contains(scope)).collect();
-    if granted.is_empty() {
+    let missing_scopes: Vec<_> =
+        requested.split_whitespace().filter(|scope| !scopes.contains(scope)).collect();
+    if scopes.is_empty() {
         return Vec::new();
     }
     let mut lines = vec![Line::default(), Line::styled("Scopes", theme.accent())];
-    lines.extend(granted.iter().map(|scope| {
+    lines.extend(scopes.iter().map(|scope| {
         Line::from(vec![
             Span::styled("  granted  ", theme.good()),
             Span::raw(format!("{scope:<26} ")),
             Span::styled(scope_meaning(scope), theme.quiet()),
         ])
     }));
-    lines.extend(refused.iter().map(|scope| {
+    lines.extend(missing_scopes.iter().map(|scope| {
         Line::from(vec![
             Span::styled("  refused  ", theme.warning()),
             Span::raw(format!("{scope:<26} ")),

@@ -42,13 +42,13 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
     }
     let fields = tree.form.fields.len() as u16;
     let [left, right] = canvas.split(area, fields.min((area.height / 2).max(1)));
-    let left = canvas.pane("Code system", model.typing, left);
+    let form_area = canvas.pane("Code system", model.typing, left);
     let theme = canvas.theme;
     if canvas.is_wide() {
-        let rest = canvas.form(&tree.form, model.typing, left);
+        let rest = canvas.form(&tree.form, model.typing, form_area);
         canvas.text(vec![head(model, theme)], rest);
     } else {
-        canvas.form_rows(&tree.form, model.typing, left);
+        canvas.form_rows(&tree.form, model.typing, form_area);
     }
     let right = canvas.pane("Hierarchy", !model.typing, right);
     let (rows, facts) = match &tree.shown {
@@ -78,18 +78,21 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
 /// narrow.
 fn draw_concept(
     model: &Model,
-    sent: &SentQuestion<HierarchyQuery, HierarchyConcept>,
+    sent_question: &SentQuestion<HierarchyQuery, HierarchyConcept>,
     concept: &HierarchyConcept,
     canvas: &mut Canvas,
     area: Rect,
 ) {
     let theme = canvas.theme;
-    let facts = question(model, sent, theme);
+    let facts = question(model, sent_question, theme);
     let height: usize = facts.iter().map(|line| wrapped_rows(&line.to_string(), area.width.into())).sum();
     let height = if area.height < 14 { 0 } else { height as u16 };
     let [line, columns, foot] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(height)]).areas(area);
-    let mut head = Line::styled(format!(" {}#{}", sent.question.system, sent.question.code), theme.strong());
+    let mut head = Line::styled(
+        format!(" {}#{}", sent_question.question.system, sent_question.question.code),
+        theme.strong(),
+    );
     let key = model.keys.label(Action::NextField);
     push_right(&mut head, Span::styled(format!("{key} edits "), theme.quiet()), line.width);
     canvas.draw(head, line);
@@ -176,12 +179,12 @@ fn concept_line<'a>(branch: &'a str, concept: &'a ConceptLabel, selected: bool, 
 }
 
 fn answer_rows<'a, Q, A>(
-    asked: &'a SentQuestion<Q, A>,
+    question: &'a SentQuestion<Q, A>,
     now: Timestamp,
     theme: Theme,
     rows: impl FnOnce(&'a A, Theme) -> Vec<TreeRow<'a>>,
 ) -> Vec<TreeRow<'a>> {
-    match &asked.answer {
+    match &question.answer {
         Answer::Done(answer) => rows(answer, theme),
         Answer::Failed(reason) => vec![TreeRow::Text(error_line(reason, theme))],
         Answer::Waiting { since } => vec![TreeRow::Text(waiting_line(WAITING, *since, now, theme))],
@@ -232,14 +235,18 @@ fn path_rows(path: &HierarchyPath, theme: Theme) -> Vec<TreeRow<'_>> {
 }
 
 /// The question, its token and server, and the command that does the same.
-fn question<Q: Question, A>(model: &Model, asked: &SentQuestion<Q, A>, theme: Theme) -> Vec<Line<'static>> {
-    let command = model.about.command(Q::COMMAND, &asked.question.options());
+fn question<Q: Question, A>(
+    model: &Model,
+    question_sent: &SentQuestion<Q, A>,
+    theme: Theme,
+) -> Vec<Line<'static>> {
+    let command = model.about.command(Q::COMMAND, &question_sent.question.options());
     [
         format!(
             "{}  asked {} as {}",
-            clock(asked.sent_at, &model.about.zone),
-            asked.token.server,
-            asked.token.name
+            clock(question_sent.sent_at, &model.about.zone),
+            question_sent.token.server,
+            question_sent.token.name
         ),
         format!("$ {command}"),
     ]

@@ -22,7 +22,7 @@ const SYSTEM: &str = "https://t.example/CodeSystem/aids";
 const VALUE_SET: &str = "https://t.example/ValueSet/aids";
 
 fn result(row: u64, code: &str, result: Option<bool>, text: &str) -> BatchResult {
-    let asked = BatchResult {
+    let row_result = BatchResult {
         row,
         url: VALUE_SET.to_owned(),
         system: SYSTEM.to_owned(),
@@ -32,9 +32,9 @@ fn result(row: u64, code: &str, result: Option<bool>, text: &str) -> BatchResult
     };
     let text = Some(text.to_owned());
     match result {
-        Some(true) => BatchResult { server_display: text, ..asked },
-        Some(false) => BatchResult { message: text, ..asked },
-        None => BatchResult { error: text, ..asked },
+        Some(true) => BatchResult { server_display: text, ..row_result },
+        Some(false) => BatchResult { message: text, ..row_result },
+        None => BatchResult { error: text, ..row_result },
     }
 }
 
@@ -120,10 +120,10 @@ async fn answer(server: &MockServer, code: &str, response: ResponseTemplate) {
 }
 
 fn validation(result: bool) -> ResponseTemplate {
-    let found = json!({ "parameter": [
+    let validation = json!({ "parameter": [
         { "name": "result", "valueBoolean": result }, { "name": "display", "valueString": "D" },
     ]});
-    ResponseTemplate::new(200).set_body_json(found)
+    ResponseTemplate::new(200).set_body_json(validation)
 }
 
 async fn run(server: &MockServer, text: &str) -> Vec<BatchResult> {
@@ -138,8 +138,8 @@ async fn results_are_in_the_order_of_the_file() {
     answer(&server, "slow", validation(true).set_delay(Duration::from_millis(200))).await;
     answer(&server, "fast", validation(false)).await;
     let results = run(&server, "code\nslow\nfast\n\"\"\nfast\n").await;
-    let found: Vec<_> = results.iter().map(|row| (row.row, row.result)).collect();
-    assert_eq!(found, [(1, Some(true)), (2, Some(false)), (3, None), (4, Some(false))]);
+    let results_by_row: Vec<_> = results.iter().map(|row| (row.row, row.result)).collect();
+    assert_eq!(results_by_row, [(1, Some(true)), (2, Some(false)), (3, None), (4, Some(false))]);
     assert_eq!(results[2].explanation(), "the code is missing");
     assert_eq!(server.received_requests().await.unwrap().len(), 3, "an invalid row is not sent");
 }

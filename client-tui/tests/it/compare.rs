@@ -109,8 +109,11 @@ async fn answers_are_compared_member_by_member() {
         "{text}"
     );
     assert!(text.ends_with("1 difference\n"), "{text}");
-    let sent = &other.received_requests().await.unwrap()[0];
-    assert!(!sent.headers.contains_key("authorization"), "the token is only for the server of the profile");
+    let request = &other.received_requests().await.unwrap()[0];
+    assert!(
+        !request.headers.contains_key("authorization"),
+        "the token is only for the server of the profile"
+    );
     let output = compare(&here, &url, &["--json"]).await;
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(result["differences"], json!([{ "path": "display", "here": "A", "other": "B" }]));

@@ -96,10 +96,10 @@ async fn delays_are_those_that_the_server_requests() {
     .await;
     let folder = tempfile::tempdir().unwrap();
     let (times, api) = (Arc::new(Mutex::new(Vec::new())), api(&server.base_url));
-    let seen = times.clone();
+    let requests = times.clone();
     let watch = move |event| match event {
         ExportEvent::Polled { next_poll: at, .. } | ExportEvent::Retrying { next_attempt: at, .. } => {
-            seen.lock().unwrap().push(at.as_second() - now().as_second());
+            requests.lock().unwrap().push(at.as_second() - now().as_second());
         }
         _ => {}
     };
@@ -341,8 +341,8 @@ async fn an_export_of_another_program_is_attached() {
         panic!("a token would be sent over http")
     };
     assert!(error.to_string().contains("https"), "{error}");
-    let listed: Vec<_> = registry.list().into_iter().map(|export| export.folder).collect();
-    assert_eq!(listed, [folder.path().join("e1")]);
+    let folders: Vec<_> = registry.list().into_iter().map(|export| export.folder).collect();
+    assert_eq!(folders, [folder.path().join("e1")]);
 }
 
 #[tokio::test]
@@ -364,20 +364,20 @@ async fn the_manifest_is_kept_and_all_its_lists_and_pages_are_downloaded() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("e1");
     start(&server, &out).await.unwrap();
-    let sent = |more: &str| manifest(more).replace("{base}", &server.base_url);
-    assert_eq!(read(&out, "manifest.json"), sent(first), "byte for byte");
-    assert_eq!(read(&out, "manifest.2.json"), sent(second));
+    let body = |more: &str| manifest(more).replace("{base}", &server.base_url);
+    assert_eq!(read(&out, "manifest.json"), body(first), "byte for byte");
+    assert_eq!(read(&out, "manifest.2.json"), body(second));
     assert_eq!(read(&out, "deleted/Bundle.ndjson"), deleted);
     assert_eq!(read(&out, "error/OperationOutcome.ndjson"), outcome);
     assert_eq!(read(&out, "Patient.2.ndjson"), PATIENTS);
     let log = read(&out, "log.ndjson");
     let events: Vec<serde_json::Value> =
         log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let named = |name: &str| events.iter().filter(|event| event["eventId"] == name).collect::<Vec<_>>();
+    let with_name = |name: &str| events.iter().filter(|event| event["eventId"] == name).collect::<Vec<_>>();
     let once = ["kickoff", "status_complete", "manifest_complete", "export_complete"];
-    assert!(once.iter().all(|name| named(name).len() == 1), "{log}");
-    assert_eq!((named("download_request").len(), named("download_complete").len()), (4, 4), "{log}");
-    assert_eq!(named("export_complete")[0]["eventDetail"]["resources"], 4);
+    assert!(once.iter().all(|name| with_name(name).len() == 1), "{log}");
+    assert_eq!((with_name("download_request").len(), with_name("download_complete").len()), (4, 4), "{log}");
+    assert_eq!(with_name("export_complete")[0]["eventDetail"]["resources"], 4);
     assert!(server.requests()[2].starts_with("get /page2 "), "{:?}", server.requests());
 }
 
@@ -473,10 +473,10 @@ async fn only_the_user_may_read_the_files() {
 async fn two_processes_do_not_use_one_folder() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("e1");
-    let held = ExportFolder::create(&out).unwrap();
-    held.save(&ExportJob::new("https://t.example", KickOff::default(), now())).unwrap();
+    let lock = ExportFolder::create(&out).unwrap();
+    lock.save(&ExportJob::new("https://t.example", KickOff::default(), now())).unwrap();
     assert!(matches!(ExportFolder::open(&out), Err(FolderError::Locked(_))));
-    drop(held);
+    drop(lock);
     assert!(ExportFolder::open(&out).is_ok());
 }
 

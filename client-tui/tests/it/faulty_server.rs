@@ -57,11 +57,11 @@ pub fn respond(status: u16, headers: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
 }
 
 /// Returns a response that announces the whole body and contains only its first bytes.
-pub fn cut(status: u16, headers: &str, body: impl AsRef<[u8]>, sent: usize) -> Vec<u8> {
+pub fn cut(status: u16, headers: &str, body: impl AsRef<[u8]>, length: usize) -> Vec<u8> {
     let body = body.as_ref();
     let head = format!(
         "HTTP/1.1 {status} x\r\n{headers}content-length: {}\r\nconnection: close\r\n\r\n",
         body.len()
     );
-    [head.as_bytes(), &body[..sent]].concat()
+    [head.as_bytes(), &body[..length]].concat()
 }

@@ -75,18 +75,18 @@ fn exit_codes_are_stable() {
 
 #[test]
 fn a_token_is_no_argument() {
-    let given = program()
+    let child = program()
         .args(["userinfo", "--base-url", "http://127.0.0.1:1", "--token-file", "eyJ.secret"])
         .output();
-    let given = given.unwrap();
-    check_code(&given, 2, "a token itself is not accepted as an argument");
-    assert!(!String::from_utf8_lossy(&given.stderr).contains("secret"), "it is not repeated");
+    let output = child.unwrap();
+    check_code(&output, 2, "a token itself is not accepted as an argument");
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("secret"), "it is not repeated");
 }
 
 #[test]
 fn a_dumb_terminal_has_commands_only() {
-    let opened = program().env("TERM", "dumb").args(["--base-url", "https://t.example"]).output().unwrap();
-    check_code(&opened, 1, "TERM is 'dumb', which shows no screens");
+    let output = program().env("TERM", "dumb").args(["--base-url", "https://t.example"]).output().unwrap();
+    check_code(&output, 1, "TERM is 'dumb', which shows no screens");
 }
 
 #[test]
@@ -134,9 +134,9 @@ fn a_backend_client_validates_codes_and_exports() {
         let token = String::from_utf8(output.stdout).unwrap();
         assert_eq!(token.trim().split('.').count(), 3, "{token}");
         let token = token_file(&server.data, &token);
-        let asked =
+        let args =
             ["--id", "care-aids", "--code-a", "cane", "--code-b", "aid", "--json", "--token-file", &token];
-        assert_eq!(result(&run(&server, &[&["subsumes"], &asked[..]].concat()))["outcome"], "subsumed-by");
+        assert_eq!(result(&run(&server, &[&["subsumes"], &args[..]].concat()))["outcome"], "subsumed-by");
     }
     check_code(
         &run(&server, &["token", "--backend-client", "nobody"]),
@@ -145,9 +145,9 @@ fn a_backend_client_validates_codes_and_exports() {
     );
     check_code(&run(&server, &["token", "--scope", "user/Patient.rs"]), 1, "invalid_scope");
     let system = "https://trefoil.example/fhir/CodeSystem/care-aids";
-    let asked =
+    let args =
         ["validate-code", "--id", "walking-aids", "--system", system, "--code", "wheelchair", "--json"];
-    assert_eq!(result(&run(&server, &asked))["result"], false);
+    assert_eq!(result(&run(&server, &args))["result"], false);
     let cane = ["--system", system, "--code", "folding-cane", "--json"];
     let tree = result(&run(&server, &[&["tree"], &cane[..]].concat()));
     assert_eq!(tree["parents"][1], json!({ "code": "travel-aid", "display": "Aid for travelling" }));
@@ -286,18 +286,18 @@ pub async fn output(mut command: Command) -> Output {
 #[tokio::test]
 async fn control_characters_of_the_server_are_not_printed() {
     let evil = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m";
-    let found = json!({ "parameter": [
+    let validation = json!({ "parameter": [
         { "name": "result", "valueBoolean": false }, { "name": "message", "valueString": evil },
     ]});
-    let server = terminology_server(ResponseTemplate::new(200).set_body_json(found)).await;
+    let server = terminology_server(ResponseTemplate::new(200).set_body_json(validation)).await;
     for more in [&[][..], &["--json"]] {
         let output = output(validate(&server, more)).await;
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
         assert!(text.contains("owned"), "{text:?}");
     }
-    let refused = ResponseTemplate::new(400).set_body_json(json!({ "issue": [{ "diagnostics": evil }] }));
-    let server = terminology_server(refused).await;
+    let error = ResponseTemplate::new(400).set_body_json(json!({ "issue": [{ "diagnostics": evil }] }));
+    let server = terminology_server(error).await;
     let output = output(validate(&server, &[])).await;
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(!text.chars().any(|c| c.is_control() && c != '\n') && text.contains("owned"), "{text:?}");
@@ -305,7 +305,7 @@ async fn control_characters_of_the_server_are_not_printed() {
 
 #[tokio::test]
 async fn issues_and_versions_are_part_of_the_json() {
-    let found = json!({ "parameter": [
+    let validation = json!({ "parameter": [
         { "name": "result", "valueBoolean": false },
         { "name": "code", "valueCode": "c" },
         { "name": "system", "valueUri": "s" },
@@ -315,7 +315,7 @@ async fn issues_and_versions_are_part_of_the_json() {
             "details": { "coding": [{ "code": "not-in-vs" }], "text": "not there" },
         }]}},
     ]});
-    let server = terminology_server(ResponseTemplate::new(200).set_body_json(found)).await;
+    let server = terminology_server(ResponseTemplate::new(200).set_body_json(validation)).await;
     let answer = result(&output(validate(&server, &["--json"])).await);
     let issue = json!([{
         "severity": "error", "code": "code-invalid", "detail": "not-in-vs", "text": "not there",
@@ -355,8 +355,8 @@ async fn errors_are_json_with_json_output() {
 /// A reader such as `head` may end before the result is printed.
 #[tokio::test]
 async fn a_closed_stdout_is_not_an_error() {
-    let found = json!({ "parameter": [{ "name": "result", "valueBoolean": true }] });
-    let server = terminology_server(ResponseTemplate::new(200).set_body_json(found)).await;
+    let validation = json!({ "parameter": [{ "name": "result", "valueBoolean": true }] });
+    let server = terminology_server(ResponseTemplate::new(200).set_body_json(validation)).await;
     let mut command = validate(&server, &[]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
@@ -394,10 +394,10 @@ async fn a_profile_that_setup_stores_can_sign_in() {
     let server = Server::start();
     let (data, folder) = (server.data.path().to_str().unwrap(), tempfile::tempdir().unwrap());
     let setup = ["setup", "--data", data, "--name", "mine", "--json"];
-    let stored = result(&run_in(folder.path(), &setup));
+    let report = result(&run_in(folder.path(), &setup));
     check_sign_in(&server, folder.path()).await;
     // A client of an earlier version, whose redirect URI has only one port.
-    let scope = stored["profile"]["scope"].as_str().unwrap();
+    let scope = report["profile"]["scope"].as_str().unwrap();
     let add = ["client", "add", "old", "--redirect-uri", "http://localhost/callback", "--scope", scope];
     let grants = ["--grant-type", "authorization_code", "--grant-type", "refresh_token"];
     let added =
@@ -405,7 +405,7 @@ async fn a_profile_that_setup_stores_can_sign_in() {
     assert!(added.unwrap().status.success());
     let profiles = folder.path().join("trefoil-tui/profiles.toml");
     let text = std::fs::read_to_string(&profiles).unwrap();
-    let id = stored["profile"]["client_id"].as_str().unwrap();
+    let id = report["profile"]["client_id"].as_str().unwrap();
     std::fs::write(&profiles, text.replace(id, "old")).unwrap();
     assert_eq!(result(&run_in(folder.path(), &setup))["profile"]["client_id"], "old");
     check_sign_in(&server, folder.path()).await;
@@ -415,11 +415,11 @@ async fn a_profile_that_setup_stores_can_sign_in() {
 fn a_profile_is_set_up_from_a_data_folder() {
     let server = Server::start();
     let (data, folder) = (server.data.path().to_str().unwrap(), tempfile::tempdir().unwrap());
-    let stored = result(&run_in(folder.path(), &["setup", "--data", data, "--name", "mine", "--json"]));
-    assert_eq!(stored["name"], "mine");
-    assert!(stored["profile"]["client_id"].as_str().unwrap().starts_with("trefoil-tui-"), "{stored}");
+    let report = result(&run_in(folder.path(), &["setup", "--data", data, "--name", "mine", "--json"]));
+    assert_eq!(report["name"], "mine");
+    assert!(report["profile"]["client_id"].as_str().unwrap().starts_with("trefoil-tui-"), "{report}");
     let again = result(&run_in(folder.path(), &["setup", "--data", data, "--name", "mine", "--json"]));
-    assert_eq!(again["profile"], stored["profile"], "a second setup registers no other clients");
+    assert_eq!(again["profile"], report["profile"], "a second setup registers no other clients");
     // The only profile is the default one; its backend client was registered with a new key.
     let output = run_in(folder.path(), &["token"]);
     let token = String::from_utf8(output.stdout).unwrap();
@@ -429,8 +429,8 @@ fn a_profile_is_set_up_from_a_data_folder() {
     assert_eq!(inspection["content"]["claims"]["scope"], "system/*.read");
     assert_eq!(inspection["introspection"], Value::Null, "the server is not asked without --introspect");
     let file = token_file(&folder, &token);
-    let asked = ["token", "inspect", &file, "--introspect", "--json"];
-    let introspection = &result(&run_in(folder.path(), &asked))["introspection"];
+    let args = ["token", "inspect", &file, "--introspect", "--json"];
+    let introspection = &result(&run_in(folder.path(), &args))["introspection"];
     assert_eq!(
         (&introspection["status"], &introspection["members"]["active"]),
         (&json!("active"), &Value::Null)
@@ -496,8 +496,8 @@ async fn setup_registers_a_client_where_the_server_offers_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = program();
     command.env("XDG_CONFIG_HOME", folder.path()).args(["setup", &at("/fhir"), "--json"]);
-    let stored = result(&output(command).await);
-    let profile = &stored["profile"];
+    let report = result(&output(command).await);
+    let profile = &report["profile"];
     assert_eq!((&profile["base_url"], &profile["client_id"]), (&server.uri().into(), &"c42".into()));
     assert_eq!(profile["fhir_base"], at("/fhir"));
     // A server without sign-in becomes a profile without a token.
@@ -507,9 +507,9 @@ async fn setup_registers_a_client_where_the_server_offers_it() {
     let mut command = program();
     let url = format!("{}/r4", plain.uri());
     command.env("XDG_CONFIG_HOME", folder.path()).args(["setup", &url, "--name", "plain", "--json"]);
-    let stored = result(&output(command).await);
-    assert!(stored["profile"]["client_id"].is_null(), "{stored}");
-    assert!(stored["actions"].to_string().contains("without a token"), "{stored}");
+    let report = result(&output(command).await);
+    assert!(report["profile"]["client_id"].is_null(), "{report}");
+    assert!(report["actions"].to_string().contains("without a token"), "{report}");
 }
 
 /// Each subcommand with arguments, and whether it changes something on the server.
@@ -581,18 +581,18 @@ async fn a_wrong_paste_does_not_end_the_sign_in() {
     command.args(["sign-in", "--no-browser", "--demo"]).arg(server.data.path());
     command.env("XDG_STATE_HOME", server.data.path().join("state"));
     let mut child = terminal.spawn(&mut command);
-    let shown = terminal.read_until("paste its last address");
-    let url = shown.split_whitespace().find(|word| word.starts_with("https://")).unwrap().to_owned();
+    let screen = terminal.read_until("paste its last address");
+    let url = screen.split_whitespace().find(|word| word.starts_with("https://")).unwrap().to_owned();
     for junk in ["junk", "https://x.example/?state=1&code=2", "two words"] {
         terminal.send(&format!("{junk}\n"));
-        let shown = terminal.read_until("Error: ");
-        assert!(shown.contains("Error: "), "{shown}");
+        let screen = terminal.read_until("Error: ");
+        assert!(screen.contains("Error: "), "{screen}");
     }
     let (username, password) = server.person();
     let page = browse(server.ca(), url, username, password).await;
     assert!(page.contains("You are signed in"), "{page}");
-    let shown = terminal.read_until("signed in as");
-    assert!(shown.contains("signed in as"), "{shown}");
+    let screen = terminal.read_until("signed in as");
+    assert!(screen.contains("signed in as"), "{screen}");
     assert!(child.wait().unwrap().success());
 }
 
@@ -651,6 +651,6 @@ fn a_quiet_command_prints_no_progress() {
     assert_eq!(String::from_utf8_lossy(&quiet.stderr), "");
     assert!(!quiet.stdout.is_empty(), "the result is printed");
     let wrong = token_file(&server.data, "wrong");
-    let refused = run(&server, &["userinfo", "--token-file", &wrong, "--quiet"]);
-    assert!(!refused.stderr.is_empty(), "errors are printed");
+    let output = run(&server, &["userinfo", "--token-file", &wrong, "--quiet"]);
+    assert!(!output.stderr.is_empty(), "errors are printed");
 }

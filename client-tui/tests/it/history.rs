@@ -123,11 +123,12 @@ fn an_answer_is_added_to_the_history() {
     assert_eq!(press(&mut model, KeyCode::Char('r')), []);
     assert_eq!(model.notice.as_deref(), Some("Not possible: no question was sent."));
     press(&mut model, KeyCode::Enter);
-    let found = ValidationAnswer { message: Some("not there".to_owned()), ..ValidationAnswer::default() };
+    let validation =
+        ValidationAnswer { message: Some("not there".to_owned()), ..ValidationAnswer::default() };
     let answer = |id| Message::Code {
         id,
         operation: Operation::ValidateCode,
-        result: Ok(CodeAnswer::ValidateCode(found.clone())),
+        result: Ok(CodeAnswer::ValidateCode(validation.clone())),
     };
     assert_eq!(update(&mut model, answer(7)), [], "the answer to another question");
     let options =

@@ -69,7 +69,7 @@ const SCRIPT: &[Step] = &[
 
 fn validation(model: &Model) -> Option<&ValidationAnswer> {
     match &model.codes.validate.sent.as_ref()?.answer {
-        Answer::Done(found) => Some(found),
+        Answer::Done(response) => Some(response),
         _ => None,
     }
 }
@@ -84,21 +84,21 @@ fn detail(model: &Model) -> Option<&ResourceDetail> {
 
 fn lookup(model: &Model) -> Option<&LookupAnswer> {
     match &model.codes.lookup.sent.as_ref()?.answer {
-        Answer::Done(found) => Some(found),
+        Answer::Done(response) => Some(response),
         _ => None,
     }
 }
 
 fn expansion(model: &Model) -> Option<&Expansion> {
     match &model.codes.expand.sent.as_ref()?.answer {
-        Answer::Done(found) => Some(found),
+        Answer::Done(response) => Some(response),
         _ => None,
     }
 }
 
 fn subsumption(model: &Model) -> Option<&SubsumesAnswer> {
     match &model.codes.subsumes.sent.as_ref()?.answer {
-        Answer::Done(found) => Some(found),
+        Answer::Done(response) => Some(response),
         _ => None,
     }
 }
@@ -148,9 +148,9 @@ async fn a_user_signs_in_sends_queries_exports_and_signs_out() {
         }
     };
     let running = runtime::run(&mut terminal, model, effects, input, Programs, observe);
-    let ended = tokio::time::timeout(Duration::from_secs(60), running).await;
+    let end = tokio::time::timeout(Duration::from_secs(60), running).await;
     ticking.abort();
-    let Ok(model) = ended else { panic!("stuck at:\n{}", terminal.backend()) };
+    let Ok(model) = end else { panic!("stuck at:\n{}", terminal.backend()) };
     let model = model.unwrap();
 
     let page = browser.expect("the screens showed the sign-in address").await.unwrap();
@@ -170,9 +170,9 @@ async fn a_user_signs_in_sends_queries_exports_and_signs_out() {
 /// Checks that no token or password is visible in the model, which contains everything that the screens can
 /// show.
 fn check_masked(model: &Model, password: &str) {
-    let shown = format!("{model:?}");
-    assert!(!shown.contains("eyJ"), "a JWT is visible");
-    assert!(!shown.contains(password), "a password is visible");
+    let model_text = format!("{model:?}");
+    assert!(!model_text.contains("eyJ"), "a JWT is visible");
+    assert!(!model_text.contains(password), "a password is visible");
     let redeemed = model.requests.exchanges.iter().find(|exchange| exchange.url.contains("/oauth2/token"));
     let body = redeemed.and_then(|exchange| exchange.request_body.clone()).unwrap_or_default();
     assert!(body.contains("•••"), "{body}");

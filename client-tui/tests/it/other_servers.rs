@@ -103,8 +103,8 @@ async fn a_user_of_oidc_provider_signs_in_with_the_browser() {
     assert_eq!((&claims["sub"], &claims["name"]), (&"ada".into(), &"Ada Example".into()));
     let inspection = result(&provider.client(&["token", "inspect", "--id-token"]).output().unwrap());
     assert_eq!(inspection["signature"]["status"], "valid", "{inspection}");
-    let ended = result(&provider.client(&["sign-out"]).output().unwrap());
-    assert_eq!(ended["signedOut"], true);
+    let report = result(&provider.client(&["sign-out"]).output().unwrap());
+    assert_eq!(report["signedOut"], true);
     let after = provider.client(&["sign-out"]).output().unwrap();
     assert_eq!(after.status.code(), Some(1), "no user is signed in");
 }

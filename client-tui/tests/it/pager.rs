@@ -40,9 +40,9 @@ fn drive(base_url: &str) {
     terminal.read_until("Error: ");
     // The oldest request has its response.
     terminal.send("5jjjjjjjjv");
-    let shown = terminal.read_until("shown");
-    let (before, body) = shown.rsplit_once(LEAVE).unwrap();
-    assert!(body.contains("valueBoolean") && !before.contains("shown"), "{shown:?}");
+    let screen = terminal.read_until("shown");
+    let (before, body) = screen.rsplit_once(LEAVE).unwrap();
+    assert!(body.contains("valueBoolean") && !before.contains("shown"), "{screen:?}");
     assert!(!is_raw(&terminal), "the pager has a terminal with lines");
     terminal.send("\r");
     let after = terminal.read_until("quit");

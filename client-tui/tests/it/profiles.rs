@@ -76,13 +76,13 @@ fn a_change_that_ends_something_is_confirmed() {
     update(&mut model, Message::SignIn(Step::GoTo { url, browser: Ok(()) }));
     press(&mut model, KeyCode::Down);
     assert_eq!(press(&mut model, KeyCode::Enter), [], "the sign-in is waiting");
-    let asked = |model: &Model| model.profile_menu().unwrap().to_confirm.is_some();
-    assert!(asked(&model));
+    let is_confirming = |model: &Model| model.profile_menu().unwrap().to_confirm.is_some();
+    assert!(is_confirming(&model));
     press(&mut model, KeyCode::Up);
-    assert!(asked(&model), "the question was not read yet");
+    assert!(is_confirming(&model), "the question was not read yet");
     wait(&mut model);
     press(&mut model, KeyCode::Up);
-    assert!(!asked(&model), "another key withdraws the confirmation");
+    assert!(!is_confirming(&model), "another key withdraws the confirmation");
     press(&mut model, KeyCode::Down);
     press(&mut model, KeyCode::Enter);
     assert_eq!(confirm(&mut model), [work()]);
@@ -95,7 +95,7 @@ fn the_profiles_of_the_file_and_of_the_command_line_are_listed() {
     let file =
         "[profiles.a]\nbase_url = \"https://a.example\"\n[profiles.b]\nbase_url = \"https://b.example\"\n";
     std::fs::write(&path, file).unwrap();
-    let stored = [choice(Some("a"), "https://a.example"), choice(Some("b"), "https://b.example")];
+    let profiles = [choice(Some("a"), "https://a.example"), choice(Some("b"), "https://b.example")];
     let args = ProfileArgs {
         base_url: Some("https://c.example".to_owned()),
         client_id: Some("c".to_owned()),
@@ -103,14 +103,14 @@ fn the_profiles_of_the_file_and_of_the_command_line_are_listed() {
         ..ProfileArgs::default()
     };
     let source = ProfileSource::at(args, path.clone());
-    let given = choice(None, "--base-url https://c.example --client-id c");
-    assert_eq!(source.choices().unwrap(), [std::slice::from_ref(&given), &stored].concat());
-    let opened = source.open(&stored[1]).unwrap();
-    assert_eq!((opened.base_url.as_str(), opened.client_id), ("https://b.example", None));
-    assert!(opened.read_only, "--read-only applies to every profile");
-    assert_eq!(source.open(&given).unwrap().client_id.as_deref(), Some("c"));
-    let named = ProfileArgs { profile: Some("a".to_owned()), ..ProfileArgs::default() };
-    assert_eq!(ProfileSource::at(named, path).choices().unwrap(), stored);
+    let options = choice(None, "--base-url https://c.example --client-id c");
+    assert_eq!(source.choices().unwrap(), [std::slice::from_ref(&options), &profiles].concat());
+    let profile = source.open(&profiles[1]).unwrap();
+    assert_eq!((profile.base_url.as_str(), profile.client_id), ("https://b.example", None));
+    assert!(profile.read_only, "--read-only applies to every profile");
+    assert_eq!(source.open(&options).unwrap().client_id.as_deref(), Some("c"));
+    let args = ProfileArgs { profile: Some("a".to_owned()), ..ProfileArgs::default() };
+    assert_eq!(ProfileSource::at(args, path).choices().unwrap(), profiles);
 }
 
 fn write_profiles(path: &Path, slow: &str, other: &str) {
@@ -172,12 +172,12 @@ async fn nothing_of_the_old_server_is_left_after_a_change() {
     press(KeyCode::Char('P'));
     let mut step = 0;
     let observe = |model: &Model| {
-        let listed =
+        let has_choices =
             |model: &Model| model.profile_menu().is_some_and(|menu| matches!(menu.choices, Answer::Done(_)));
         let waits = model.requests.exchanges.iter().any(|exchange| exchange.outcome.is_none());
         match step {
             // The profile cannot be opened: the old one stays open.
-            0 if listed(model) && waits => {
+            0 if has_choices(model) && waits => {
                 "broken".chars().for_each(|c| press(KeyCode::Char(c)));
                 press(KeyCode::Enter);
                 yes();
@@ -186,7 +186,7 @@ async fn nothing_of_the_old_server_is_left_after_a_change() {
                 assert_eq!(model.about.profile.as_deref(), Some("slow"));
                 press(KeyCode::Char('P'));
             }
-            2 if listed(model) => {
+            2 if has_choices(model) => {
                 "other".chars().for_each(|c| press(KeyCode::Char(c)));
                 press(KeyCode::Enter);
                 yes();
@@ -196,7 +196,7 @@ async fn nothing_of_the_old_server_is_left_after_a_change() {
                 assert_eq!(model.screen, Screen::Home);
                 ask();
             }
-            4 if model.codes.validate.sent.as_ref().is_some_and(|sent| !sent.answer.is_pending()) => {
+            4 if model.codes.validate.sent.as_ref().is_some_and(|question| !question.answer.is_pending()) => {
                 // The answer of the old server would arrive in this time.
                 let keys = keys.clone();
                 tokio::spawn(async move {
@@ -211,11 +211,12 @@ async fn nothing_of_the_old_server_is_left_after_a_change() {
     };
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
     let running = runtime::run(&mut terminal, model, effects, input, Programs, observe);
-    let ended = tokio::time::timeout(Duration::from_secs(20), running).await;
-    let Ok(model) = ended else { panic!("stuck at:\n{}", terminal.backend()) };
+    let end = tokio::time::timeout(Duration::from_secs(20), running).await;
+    let Ok(model) = end else { panic!("stuck at:\n{}", terminal.backend()) };
     let model = model.unwrap();
     assert_eq!(model.about.base_url, other.uri());
-    let Some(Answer::Done(answer)) = model.codes.validate.sent.as_ref().map(|sent| &sent.answer) else {
+    let Some(Answer::Done(answer)) = model.codes.validate.sent.as_ref().map(|question| &question.answer)
+    else {
         panic!("the other server did not answer: {:?}", model.codes.validate.sent);
     };
     assert_eq!(answer.message.as_deref(), Some("other"));

@@ -47,21 +47,21 @@ impl PseudoTerminal {
 
     /// Reads the output of the program until it contains this text. Panics if it does not within a minute.
     pub fn read_until(&mut self, text: &str) -> String {
-        let mut shown = Vec::new();
+        let mut bytes = Vec::new();
         let mut buffer = [0; 4096];
         let deadline = Instant::now() + Duration::from_secs(60);
-        while !String::from_utf8_lossy(&shown).contains(text) {
+        while !String::from_utf8_lossy(&bytes).contains(text) {
             match self.screen.read(&mut buffer) {
-                Ok(size) if size > 0 => shown.extend_from_slice(&buffer[..size]),
+                Ok(size) if size > 0 => bytes.extend_from_slice(&buffer[..size]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let shown = String::from_utf8_lossy(&shown);
-                    assert!(Instant::now() < deadline, "{text:?} is not shown, only {shown:?}");
+                    let output = String::from_utf8_lossy(&bytes);
+                    assert!(Instant::now() < deadline, "{text:?} is not shown, only {output:?}");
                     std::thread::sleep(Duration::from_micros(200));
                 }
                 _ => break,
             }
         }
-        String::from_utf8_lossy(&shown).into_owned()
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// Types a text.

@@ -86,7 +86,7 @@ async fn each_failure_has_a_sentence() {
     let other_page = serve_text(
         "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 20\r\nConnection: close\r\n\r\n<html>hello</html>  ",
     );
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let dates = |days: i64| {
         let time = Timestamp::now() + SignedDuration::from_hours(24 * days);
         time.strftime("%Y-%m-%d").to_string()
@@ -102,7 +102,7 @@ async fn each_failure_has_a_sentence() {
         ("a redirect to another address", format!("http://{moved}"), None),
         ("a page instead of a document", format!("http://{other_page}"), None),
         ("a document without members", format!("http://{plain}"), None),
-        ("nothing listens", format!("http://localhost:{closed}"), None),
+        ("nothing listens", format!("http://localhost:{port}"), None),
     ] {
         let sentence = reason(&address, ca).await;
         let sentence = sentence.replace(&dates(-3), "3 DAYS AGO").replace(&dates(5), "IN 5 DAYS");

@@ -45,9 +45,9 @@ fn a_late_colour_answer_is_not_read_as_keys() {
     let folder = tempfile::tempdir().unwrap();
     let mut terminal = PseudoTerminal::new();
     let mut child = terminal.spawn(&mut client(&folder));
-    let shown = terminal.read_until("quit");
-    let shown = if shown.contains(QUERY) { shown } else { shown + &terminal.read_until(QUERY) };
-    assert!(shown.contains(ENTER), "{shown:?}");
+    let screen = terminal.read_until("quit");
+    let screen = if screen.contains(QUERY) { screen } else { screen + &terminal.read_until(QUERY) };
+    assert!(screen.contains(ENTER), "{screen:?}");
     // The answer contains `b`, which signs out, and `:`, which opens the palette. It arrives in two pieces.
     terminal.send("\x1b]11;rgb:bbbb/bb");
     std::thread::sleep(Duration::from_millis(500));
@@ -67,10 +67,10 @@ fn nothing_is_asked_over_ssh_or_with_a_theme() {
         std::fs::write(folder.path().join("trefoil-tui/settings.toml"), settings).unwrap();
         let mut terminal = PseudoTerminal::new();
         let mut child = terminal.spawn(client(&folder).env(name, "192.0.2.1 1 192.0.2.2 22"));
-        let mut shown = terminal.read_until("quit");
+        let mut screen = terminal.read_until("quit");
         terminal.send("q");
-        shown.push_str(&terminal.read_until(LEAVE));
-        assert!(!shown.contains(QUERY), "{shown:?}");
+        screen.push_str(&terminal.read_until(LEAVE));
+        assert!(!screen.contains(QUERY), "{screen:?}");
         assert_eq!(exit_code(&mut child), Some(0));
     }
 }
@@ -91,8 +91,8 @@ fn the_cursor_is_not_asked_for_after_the_editor() {
     terminal.read_until("JSONPath");
     terminal.send("e");
     // Nothing was written, so that nothing is sent.
-    let shown = terminal.read_until("Nothing was sent");
-    assert!(shown.contains("the editor is open") && !shown.contains("\x1b[6n"), "{shown:?}");
+    let screen = terminal.read_until("Nothing was sent");
+    assert!(screen.contains("the editor is open") && !screen.contains("\x1b[6n"), "{screen:?}");
     terminal.send("q");
     assert_eq!(exit_code(&mut child), Some(0));
 }
@@ -120,9 +120,9 @@ fn a_suspended_program_leaves_the_terminal_and_comes_back() {
         }
         assert_eq!(tcgetattr(&terminal.program).unwrap().local_modes, before, "as before the start");
         kill_process(process, Signal::CONT).unwrap();
-        let shown = terminal.read_until("quit");
-        assert!(shown.contains(ENTER), "{shown:?}");
-        assert!(!shown.contains("\x1b[6n"), "{shown:?}");
+        let screen = terminal.read_until("quit");
+        assert!(screen.contains(ENTER), "{screen:?}");
+        assert!(!screen.contains("\x1b[6n"), "{screen:?}");
         assert!(!tcgetattr(&terminal.program).unwrap().local_modes.contains(LocalModes::ECHO), "raw mode");
         terminal.send("q");
         assert_eq!(exit_code(&mut child), Some(0));

@@ -137,8 +137,8 @@ async fn a_sign_in_that_cannot_succeed_opens_no_browser() {
         let api = api(&server, None);
         let (_paste, pasted) = tokio::sync::mpsc::channel(1);
         let tell = |step| panic!("{step:?}");
-        let refused = journey::sign_in(&api, "openid", Patience::ENDLESS, pasted, tell).await.unwrap_err();
-        assert!(refused.to_string().contains(expected), "{refused}");
+        let error = journey::sign_in(&api, "openid", Patience::ENDLESS, pasted, tell).await.unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
         let requests = server.received_requests().await.unwrap();
         let trial = requests.iter().find(|request| request.url.path() == "/authorize").unwrap();
         let has = |name: &str| trial.url.query_pairs().any(|(key, _)| key == name);
@@ -153,8 +153,8 @@ async fn a_very_long_answer_is_refused() {
     let server = server().await;
     let long = ResponseTemplate::new(200).set_body_string(" ".repeat((64 << 20) + 1));
     Mock::given(path("/userinfo")).respond_with(long).mount(&server).await;
-    let refused = api(&server, None).userinfo(&Bearer::Anonymous).await.unwrap_err();
-    assert!(refused.to_string().contains("more than 64 MiB"), "{refused}");
+    let error = api(&server, None).userinfo(&Bearer::Anonymous).await.unwrap_err();
+    assert!(error.to_string().contains("more than 64 MiB"), "{error}");
 }
 
 /// RFC 8414 and SMART App Launch describe servers without OpenID Connect.
@@ -163,11 +163,11 @@ async fn a_server_without_openid_connect_is_found() {
     for document in ["/.well-known/oauth-authorization-server", "/fhir/R4/.well-known/smart-configuration"] {
         let server = MockServer::start().await;
         let at = |path: &str| format!("{}{path}", server.uri());
-        let found = json!({
+        let metadata = json!({
             "issuer": server.uri(), "authorization_endpoint": at("/authorize"), "token_endpoint": at("/token"),
         });
         Mock::given(path(document))
-            .respond_with(ResponseTemplate::new(200).set_body_json(found))
+            .respond_with(ResponseTemplate::new(200).set_body_json(metadata))
             .mount(&server)
             .await;
         let api = api(&server, None);
@@ -275,8 +275,8 @@ async fn an_ended_session_asks_for_a_new_sign_in() {
     let server = server().await;
     let api = api(&server, None);
     sign_in(&server, &api, tokens(&server, "a1", "r1", 10)).await;
-    let refused = ResponseTemplate::new(400).set_body_json(json!({ "error": "invalid_grant" }));
-    answer_token(&server, "refresh_token=r1", refused, 1).await;
+    let refusal = ResponseTemplate::new(400).set_body_json(json!({ "error": "invalid_grant" }));
+    answer_token(&server, "refresh_token=r1", refusal, 1).await;
     let error = api.userinfo(&Bearer::User).await.unwrap_err();
     assert!(error.to_string().contains("sign in again"), "{error}");
 }
@@ -302,8 +302,8 @@ async fn a_later_process_continues_the_session() {
     answer_token(&server, "refresh_token=r1", response, 1).await;
     request_with(&server, &later, "a2").await;
     assert!(std::fs::read_to_string(&file).unwrap().contains("\"r2\""));
-    let refused = ResponseTemplate::new(200);
-    Mock::given(path("/revoke")).respond_with(refused).expect(2).mount(&server).await;
+    let error = ResponseTemplate::new(200);
+    Mock::given(path("/revoke")).respond_with(error).expect(2).mount(&server).await;
     let signed_out = later.sign_out().await.unwrap();
     assert_eq!(signed_out.revocation, Revocation::Revoked);
     let end_session = signed_out.end_session.unwrap();
@@ -434,9 +434,9 @@ async fn a_backend_client_may_have_a_secret() {
         Api::new(Profile { backend, ..profile(&server.uri()) }, CLOCK, Box::new(drop)).unwrap()
     };
     assert_eq!(with("s3 cret").backend_token().await.unwrap(), "b1");
-    let refused = json!({ "error": "invalid_client" });
-    let refused = ResponseTemplate::new(401).set_body_json(refused);
-    Mock::given(path("/token")).respond_with(refused).mount(&server).await;
+    let body = json!({ "error": "invalid_client" });
+    let response = ResponseTemplate::new(401).set_body_json(body);
+    Mock::given(path("/token")).respond_with(response).mount(&server).await;
     let error = with("wrong").backend_token().await.unwrap_err().to_string();
     assert!(error.contains("check --backend-client and --backend-secret-file"), "{error}");
 }
@@ -452,8 +452,8 @@ async fn an_anonymous_request_has_no_token() {
         .await;
     let api = api(&server, None);
     api.validate_code(&ValidateCode::default(), &Bearer::Anonymous).await.unwrap();
-    let sent = server.received_requests().await.unwrap();
-    assert!(!sent[0].headers.contains_key("authorization"));
+    let requests = server.received_requests().await.unwrap();
+    assert!(!requests[0].headers.contains_key("authorization"));
 }
 
 /// Two runs of the program share a token file; the refresh token may be used only once.

@@ -21,8 +21,8 @@ fn the_terminal_is_restored_after_a_signal() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_trefoil-tui"));
         command.args(["--base-url", "https://t.example"]).env("XDG_STATE_HOME", state.path());
         let mut child = terminal.spawn(&mut command);
-        let shown = terminal.read_until("quit");
-        assert!(shown.contains(ENTER), "{shown:?}");
+        let screen = terminal.read_until("quit");
+        assert!(screen.contains(ENTER), "{screen:?}");
         assert!(!tcgetattr(&terminal.program).unwrap().local_modes.contains(LocalModes::ECHO), "raw mode");
         kill_process(Pid::from_child(&child), signal).unwrap();
         let rest = terminal.read_until(LEAVE);

@@ -247,16 +247,16 @@ async fn concept(server: &MockServer, code: &str, neighbours: &[(&str, &str)]) {
 async fn neighbours_are_read_from_properties() {
     let server = MockServer::start().await;
     concept(&server, "c", &[("parent", "b"), ("inactive", "x"), ("child", "d"), ("child", "e")]).await;
-    let asked = HierarchyQuery { system: "s".into(), code: "c".into(), ..HierarchyQuery::default() };
-    let found = api(&server.uri()).concept(&asked, &Bearer::Anonymous).await.unwrap();
-    assert_eq!((found.parents, found.display.as_deref()), (vec![label("b", "B")], Some("C")));
-    assert_eq!(found.children, [label("d", "D"), label("e", "E")]);
+    let query = HierarchyQuery { system: "s".into(), code: "c".into(), ..HierarchyQuery::default() };
+    let concept = api(&server.uri()).concept(&query, &Bearer::Anonymous).await.unwrap();
+    assert_eq!((concept.parents, concept.display.as_deref()), (vec![label("b", "B")], Some("C")));
+    assert_eq!(concept.children, [label("d", "D"), label("e", "E")]);
 }
 
 #[tokio::test]
 async fn concepts_are_searched_in_an_inline_value_set() {
     let server = MockServer::start().await;
-    let asked = json!({ "resourceType": "Parameters", "parameter": [
+    let parameters = json!({ "resourceType": "Parameters", "parameter": [
         { "name": "valueSet", "resource": {
             "resourceType": "ValueSet", "status": "active",
             "compose": { "include": [{ "system": "s", "version": "1" }] },
@@ -264,11 +264,11 @@ async fn concepts_are_searched_in_an_inline_value_set() {
         { "name": "filter", "valueString": "st" },
         { "name": "count", "valueInteger": 20 },
     ]});
-    let found = json!({ "resourceType": "ValueSet", "expansion": { "contains": [{ "code": "stick" }] } });
+    let expansion = json!({ "resourceType": "ValueSet", "expansion": { "contains": [{ "code": "stick" }] } });
     Mock::given(method("POST"))
         .and(path("/fhir/R4/ValueSet/$expand"))
-        .and(body_json(asked))
-        .respond_with(ResponseTemplate::new(200).set_body_json(found))
+        .and(body_json(parameters))
+        .respond_with(ResponseTemplate::new(200).set_body_json(expansion))
         .expect(1)
         .mount(&server)
         .await;
@@ -278,9 +278,9 @@ async fn concepts_are_searched_in_an_inline_value_set() {
 }
 
 async fn outcome(server: &MockServer, outcome: &str) {
-    let found = json!({ "parameter": [{ "name": "outcome", "valueCode": outcome }] });
+    let outcome_body = json!({ "parameter": [{ "name": "outcome", "valueCode": outcome }] });
     Mock::given(path("/fhir/R4/CodeSystem/$subsumes"))
-        .respond_with(ResponseTemplate::new(200).set_body_json(found))
+        .respond_with(ResponseTemplate::new(200).set_body_json(outcome_body))
         .mount(server)
         .await;
 }
@@ -292,9 +292,9 @@ async fn the_path_follows_the_parents_from_the_lower_code() {
     concept(&server, "d", &[("parent", "b"), ("parent", "c")]).await;
     concept(&server, "b", &[]).await;
     concept(&server, "c", &[("parent", "a"), ("child", "d")]).await;
-    let asked =
+    let query =
         PathQuery { system: "s".into(), code_a: "d".into(), code_b: "a".into(), ..PathQuery::default() };
-    let path = api(&server.uri()).hierarchy_path(&asked, &Bearer::Anonymous).await.unwrap();
+    let path = api(&server.uri()).hierarchy_path(&query, &Bearer::Anonymous).await.unwrap();
     assert_eq!(path.chain, [label("a", "A"), label("c", "C"), label("d", "D")]);
     assert_eq!((path.lookups, path.limit_reached), (3, false));
 }

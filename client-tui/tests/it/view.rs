@@ -50,8 +50,8 @@ fn waiting() -> Model {
     );
     press(&mut model, KeyCode::Tab);
     update(&mut model, Message::Paste("http://localhost:1/callback?code=c&state=other".to_owned()));
-    let refused = "the response does not belong to this sign-in: its state differs".to_owned();
-    update(&mut model, Message::SignIn(Step::PasteRefused(refused)));
+    let reason = "the response does not belong to this sign-in: its state differs".to_owned();
+    update(&mut model, Message::SignIn(Step::PasteRefused(reason)));
     model
 }
 
@@ -155,7 +155,7 @@ fn looked_up() -> Model {
         value: value.to_owned(),
         description: description.map(str::to_owned),
     };
-    let found = LookupAnswer {
+    let concept = LookupAnswer {
         name: Some("Care aids".to_owned()),
         version: Some("1.0.0".to_owned()),
         display: Some("Cane".to_owned()),
@@ -170,7 +170,7 @@ fn looked_up() -> Model {
             property("inactive", "false", None),
         ],
     };
-    let result = Ok(CodeAnswer::Lookup(found));
+    let result = Ok(CodeAnswer::Lookup(concept));
     update(&mut model, Message::Code { id: 1, operation: Operation::Lookup, result });
     model
 }
@@ -383,7 +383,7 @@ fn help() -> Model {
 }
 
 fn all() -> Vec<(&'static str, Model)> {
-    let found = ValidationAnswer {
+    let validation = ValidationAnswer {
         result: false,
         display: Some("Cane".to_owned()),
         message: Some("Wrong Display Name 'Foo' for aids#cane".to_owned()),
@@ -403,7 +403,7 @@ fn all() -> Vec<(&'static str, Model)> {
         ("sign_in_on_a_device", on_a_device()),
         ("signed_in", signed_in()),
         ("token", inspected()),
-        ("validate_code", validated(Ok(found))),
+        ("validate_code", validated(Ok(validation))),
         ("validate_code_refused", validated(Err(missing.to_owned()))),
         ("asked", asked()),
         ("jump", with_jump_labels()),

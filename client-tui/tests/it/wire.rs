@@ -23,10 +23,10 @@ async fn answer(server: &MockServer, at: &str, response: ResponseTemplate) {
 #[tokio::test]
 async fn validate_code_posts_parameters() {
     let server = MockServer::start().await;
-    let asked = json!({ "resourceType": "Parameters", "parameter": [
+    let question = json!({ "resourceType": "Parameters", "parameter": [
         { "name": "url", "valueUri": "u" }, { "name": "system", "valueUri": "s" }, { "name": "code", "valueCode": "c" },
     ]});
-    let found = json!({ "resourceType": "Parameters", "parameter": [
+    let response = json!({ "resourceType": "Parameters", "parameter": [
         { "name": "result", "valueBoolean": true }, { "name": "display", "valueString": "C" },
         { "name": "system", "valueUri": "s" },
         { "name": "issues", "resource": { "resourceType": "OperationOutcome", "issue": [{
@@ -46,32 +46,35 @@ async fn validate_code_posts_parameters() {
         .and(path("/fhir/R4/ValueSet/$validate-code"))
         .and(header("authorization", "Bearer tok"))
         .and(header("content-type", "application/fhir+json"))
-        .and(body_json(asked))
-        .respond_with(ResponseTemplate::new(200).set_body_json(found))
+        .and(body_json(question))
+        .respond_with(ResponseTemplate::new(200).set_body_json(response))
         .expect(1)
         .mount(&server)
         .await;
-    let asked = ValidateCode { url: "u".into(), system: "s".into(), code: "c".into(), ..Default::default() };
-    let found = api(&server.uri()).validate_code(&asked, &given()).await.unwrap();
-    assert_eq!((found.result, found.display.as_deref(), found.message), (true, Some("C"), None));
-    assert_eq!((found.system.as_deref(), found.issues), (Some("s"), vec![issue]));
+    let query = ValidateCode { url: "u".into(), system: "s".into(), code: "c".into(), ..Default::default() };
+    let validation = api(&server.uri()).validate_code(&query, &given()).await.unwrap();
+    assert_eq!(
+        (validation.result, validation.display.as_deref(), validation.message),
+        (true, Some("C"), None)
+    );
+    assert_eq!((validation.system.as_deref(), validation.issues), (Some("s"), vec![issue]));
 }
 
 #[tokio::test]
 async fn ids_are_encoded_as_one_segment_of_the_path() {
     let server = MockServer::start().await;
-    let found = json!({ "parameter": [{ "name": "outcome", "valueCode": "equivalent" }] });
+    let outcome = json!({ "parameter": [{ "name": "outcome", "valueCode": "equivalent" }] });
     answer(
         &server,
         "/fhir/R4/CodeSystem/a%2F..%2Fb/$subsumes",
-        ResponseTemplate::new(200).set_body_json(found),
+        ResponseTemplate::new(200).set_body_json(outcome),
     )
     .await;
-    let asked =
+    let subsumption =
         SubsumesQuery { id: "a/../b".into(), code_a: "x".into(), code_b: "x".into(), ..Default::default() };
-    assert_eq!(api(&server.uri()).subsumes(&asked, &given()).await.unwrap().outcome, "equivalent");
-    let asked = SubsumesQuery { id: "..".into(), ..Default::default() };
-    assert!(matches!(api(&server.uri()).subsumes(&asked, &given()).await, Err(ApiError::Request(_))));
+    assert_eq!(api(&server.uri()).subsumes(&subsumption, &given()).await.unwrap().outcome, "equivalent");
+    let query = SubsumesQuery { id: "..".into(), ..Default::default() };
+    assert!(matches!(api(&server.uri()).subsumes(&query, &given()).await, Err(ApiError::Request(_))));
 }
 
 #[tokio::test]
@@ -159,13 +162,13 @@ async fn an_export_is_started_polled_and_deleted() {
         .mount(&server)
         .await;
     let api = api(&server.uri());
-    let asked = KickOff {
+    let kick_off = KickOff {
         level: ExportLevel::Group("g1".into()),
         types: "Patient".into(),
         since: "2024-01-01T00:00:00+01:00".into(),
         ..KickOff::default()
     };
-    let status = api.kick_off(&asked, &given()).await.unwrap();
+    let status = api.kick_off(&kick_off, &given()).await.unwrap();
     assert_eq!(status, format!("{}/fhir/R4/bulk/j1", server.uri()));
     let poll = async |response| {
         server.reset().await;

@@ -128,10 +128,10 @@ impl BoardServer {
         let mut running = RunningServer { child, address: None, _output: BufReader::new(stdout) };
         let mut line = String::new();
         while running._output.read_line(&mut line)? > 0 {
-            let found = line
+            let url_of_line = line
                 .split_whitespace()
                 .find(|word| word.starts_with("http://") || word.starts_with("https://"));
-            if let Some(url) = found {
+            if let Some(url) = url_of_line {
                 running.address = Some(url.trim_end_matches(['/', '.', ',']).to_owned());
                 return Ok(Some(running));
             }
@@ -175,8 +175,8 @@ mod tests {
         );
         let silent = "[[server]]\nname = \"one\"\nstart = [\"true\"]\n";
         let (config, _folder) = read(silent).unwrap();
-        let ended = config.servers[0].start().map(drop).unwrap_err();
-        assert!(ended.to_string().contains("ended before it printed a URL"));
+        let error = config.servers[0].start().map(drop).unwrap_err();
+        assert!(error.to_string().contains("ended before it printed a URL"));
         assert!(read("[[server]]\nname = \"one\"\nurl = \"http://x\"\ntypo = 1\n").is_err());
     }
 }

@@ -86,8 +86,8 @@ async fn test_server(spec: &Specification, server: &BoardServer) -> Result<RunRe
     let running = server.start()?;
     let url = server.address(running.as_ref())?;
     let mut target = TestTarget::connect(&url, server.profile()?, TargetKind::Other, TIMEOUT).await?;
-    let found = probe::probe(&target).await;
-    target.profile.extend(found);
+    let members = probe::probe(&target).await;
+    target.profile.extend(members);
     let record = SharedRecord::default();
     let mut listeners: Vec<Box<dyn RunListener>> = vec![Box::new(record.clone())];
     let options = RunOptions {

@@ -55,8 +55,8 @@ pub fn board_command(spec: &Specification, args: &BoardArgs) -> ExitCode {
         };
         Ok::<bool, anyhow::Error>(columns.iter().all(is_known))
     };
-    let done: Result<bool> = runtime.block_on(run);
-    match done {
+    let result: Result<bool> = runtime.block_on(run);
+    match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(FAILED),
         Err(error) => usage(&error),

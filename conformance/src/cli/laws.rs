@@ -50,8 +50,8 @@ pub struct LawArgs {
 pub fn laws_command(args: &LawArgs) -> ExitCode {
     let is_asked =
         |law: &&Law| args.only.is_empty() || args.only.iter().any(|text| law.id.contains(text.as_str()));
-    let chosen: Vec<&Law> = LAWS.iter().filter(is_asked).collect();
-    if chosen.is_empty() {
+    let laws_to_test: Vec<&Law> = LAWS.iter().filter(is_asked).collect();
+    if laws_to_test.is_empty() {
         let ids: Vec<_> = LAWS.iter().map(|law| law.id).collect();
         return usage(&anyhow::anyhow!("no law matches; the laws are {}", ids.join(", ")));
     }
@@ -63,18 +63,18 @@ pub fn laws_command(args: &LawArgs) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return broken(&error.into()),
     };
-    let named = read_profile(args.profile.as_deref(), args.ca.as_deref()).and_then(|profile| {
+    let connection = read_profile(args.profile.as_deref(), args.ca.as_deref()).and_then(|profile| {
         let url = match (&args.url, &args.profile) {
             (None, Some(name)) => Some(stated_address(&profile, name)?),
             (url, _) => url.clone(),
         };
         Ok(url.map(|url| (url, profile)))
     });
-    let named = match named {
-        Ok(named) => named,
+    let connection = match connection {
+        Ok(connection) => connection,
         Err(error) => return usage(&error),
     };
-    let world = match named {
+    let world = match connection {
         Some((url, profile)) => {
             let timeout = Duration::from_secs(args.timeout);
             match runtime.block_on(connect(&url, profile, args.house, timeout)) {
@@ -94,17 +94,17 @@ pub fn laws_command(args: &LawArgs) -> ExitCode {
     let mut emit = |event: &RunEvent<'_>| listeners.iter_mut().for_each(|listener| listener.on_event(event));
     let begin = Instant::now();
     let target = world.target.addresses.base_url.as_str();
-    let requirements: Vec<_> = chosen.iter().map(|law| law.requirement()).collect();
+    let requirements: Vec<_> = laws_to_test.iter().map(|law| law.requirement()).collect();
     emit(&RunEvent::Start(&RunStart {
         suite: run::SUITE,
         target,
         started: Timestamp::now(),
         requirements: requirements.iter().collect(),
-        sections: run::sections(chosen.iter().map(|law| law.id)),
+        sections: run::sections(laws_to_test.iter().map(|law| law.id)),
         seed: Some(seed),
     }));
     let mut end = RunEnd::default();
-    for law in chosen {
+    for law in laws_to_test {
         let outcome = laws::test(law, &world, &runtime, args.budget, seed);
         end.summary.count(&outcome.verdict);
         emit(&RunEvent::Case(&outcome));

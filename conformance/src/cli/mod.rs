@@ -138,7 +138,7 @@ pub fn main() -> ExitCode {
     {
         return usage(&error.into());
     }
-    let done = match cli.command {
+    let result = match cli.command {
         Command::List { filter } => list(&spec, filter),
         Command::Explain { id } => explain(&spec, &id),
         Command::Laws(args) => return laws::laws_command(&args),
@@ -153,7 +153,7 @@ pub fn main() -> ExitCode {
         Command::Run(args) => return run::run_command(&spec, &args),
         Command::Tx(args) => return tx::tx_command(*args),
     };
-    done.map_or_else(|error| usage(&error), |()| ExitCode::SUCCESS)
+    result.map_or_else(|error| usage(&error), |()| ExitCode::SUCCESS)
 }
 
 fn list(spec: &Specification, only: Vec<String>) -> Result<()> {

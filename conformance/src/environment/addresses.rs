@@ -54,16 +54,16 @@ pub struct TargetAddresses {
 async fn document(
     client: &reqwest::Client,
     url: &str,
-    asked: &mut Vec<String>,
+    attempts: &mut Vec<String>,
 ) -> Result<Option<(Value, String)>> {
     let request = client.get(url).header(header::ACCEPT, "application/json, application/fhir+json;q=0.9");
     let no_answer = |error: reqwest::Error| anyhow::Error::new(error.without_url());
     let answer = request.send().await.map_err(no_answer).with_context(|| {
-        let before = asked.iter().map(|asked| format!("{asked}; ")).collect::<String>();
+        let before = attempts.iter().map(|attempt| format!("{attempt}; ")).collect::<String>();
         format!("{before}GET {url}")
     })?;
     if !answer.status().is_success() {
-        asked.push(format!("GET {url}: {}", answer.status()));
+        attempts.push(format!("GET {url}: {}", answer.status()));
         return Ok(None);
     }
     let content_type = answer.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
@@ -72,7 +72,7 @@ async fn document(
     let bytes = answer.bytes().await.map_err(no_answer).with_context(|| format!("GET {url}"))?;
     let document = serde_json::from_slice::<Value>(&bytes).ok().filter(Value::is_object);
     let kind = if document.is_some() { "" } else { " without a JSON object" };
-    asked.push(format!("GET {url}: 200{kind}"));
+    attempts.push(format!("GET {url}: 200{kind}"));
     Ok(document.map(|document| (document, media_type)))
 }
 

@@ -49,8 +49,8 @@ pub fn unexpected(what: &str, answer: &Answer) -> SetupError {
         _ => answer.text(),
     };
     let line = text.lines().next().unwrap_or_default();
-    let shown: String = line.chars().take(SHOWN).collect();
-    SetupError::Failed(format!("{what} answered {} {}", answer.status, shown.trim_end()))
+    let beginning: String = line.chars().take(SHOWN).collect();
+    SetupError::Failed(format!("{what} answered {} {}", answer.status, beginning.trim_end()))
 }
 
 /// An authorization code, and the values that the client must send with it.
@@ -86,7 +86,7 @@ pub async fn code(
         ("redirect_uri", redirect_uri),
     ];
     params.extend(more);
-    let states = |wanted: &str| more.iter().any(|(name, _)| *name == wanted);
+    let states = |parameter: &str| more.iter().any(|(name, _)| *name == parameter);
     // Any other server may require these (RFC 6749 3.3, RFC 9700 2.1.1).
     if target.treatment.adapts_requests {
         if !states("scope") {

@@ -87,33 +87,33 @@ pub async fn to_client(
     first: &SentRequest,
     redirect_uris: &[String],
 ) -> Result<Arrival, SetupError> {
-    let mut sent = first.clone();
+    let mut request = first.clone();
     let mut script = PageScript::default();
     for _ in 0..HOPS {
-        let answer = target.send(&sent, cookies).await?;
+        let answer = target.send(&request, cookies).await?;
         // With response_mode=form_post, a form leads to the client, on an error page too.
-        if let Some(url) = form_to_client(&sent.url, &answer, redirect_uris) {
+        if let Some(url) = form_to_client(&request.url, &answer, redirect_uris) {
             return Ok(Arrival { last: answer, url });
         }
-        sent = match answer.status.as_u16() {
+        request = match answer.status.as_u16() {
             status @ (301..=303 | 307 | 308) => {
-                let body = String::from_utf8_lossy(&sent.body);
+                let body = String::from_utf8_lossy(&request.body);
                 let has_password = person.is_some_and(|person| {
                     form_urlencoded::parse(body.as_bytes()).any(|(_, value)| value == person.password)
                 });
                 cookies.sent_password_twice |= status > 303 && has_password;
-                let to = redirect_of(&sent, &answer)?;
+                let to = redirect_of(&request, &answer)?;
                 if is_at_client(&to, redirect_uris) {
                     return Ok(Arrival { last: answer, url: to });
                 }
                 get(to)
             }
             200 => match choose_form(target, &answer.text(), person) {
-                Some((form, fields)) => submit(&sent.url, &form, &fields)?,
+                Some((form, fields)) => submit(&request.url, &form, &fields)?,
                 None => {
-                    let page = ShownPage { url: &sent.url, html: &answer.text() };
+                    let page = ShownPage { url: &request.url, html: &answer.text() };
                     let next = script.run(target, cookies, person, page).await?;
-                    let next = next.ok_or_else(|| led_astray(&sent, &answer))?;
+                    let next = next.ok_or_else(|| led_astray(&request, &answer))?;
                     // A script can lead to the client without a redirect.
                     if is_at_client(&next.url, redirect_uris) {
                         return Ok(Arrival { last: redirect_to(&next.url), url: next.url });
@@ -121,7 +121,7 @@ pub async fn to_client(
                     next
                 }
             },
-            _ => return Err(led_astray(&sent, &answer)),
+            _ => return Err(led_astray(&request, &answer)),
         };
     }
     Err(SetupError::Failed(format!("the sign-in did not end after {HOPS} steps")))
@@ -212,20 +212,20 @@ async fn follow_redirects(
     first: SentRequest,
     redirect_uris: &[String],
 ) -> Result<RedirectsEnd, SetupError> {
-    let mut sent = first;
+    let mut request = first;
     for _ in 0..HOPS {
-        let answer = target.send(&sent, cookies).await?;
-        if form_to_client(&sent.url, &answer, redirect_uris).is_some() {
-            return Ok(RedirectsEnd { sent, answer, is_client: true });
+        let answer = target.send(&request, cookies).await?;
+        if form_to_client(&request.url, &answer, redirect_uris).is_some() {
+            return Ok(RedirectsEnd { sent: request, answer, is_client: true });
         }
-        sent = match answer.status.as_u16() {
-            301..=303 | 307 | 308 => match redirect_of(&sent, &answer)? {
+        request = match answer.status.as_u16() {
+            301..=303 | 307 | 308 => match redirect_of(&request, &answer)? {
                 to if is_at_client(&to, redirect_uris) => {
-                    return Ok(RedirectsEnd { sent, answer, is_client: true });
+                    return Ok(RedirectsEnd { sent: request, answer, is_client: true });
                 }
                 to => get(to),
             },
-            _ => return Ok(RedirectsEnd { sent, answer, is_client: false }),
+            _ => return Ok(RedirectsEnd { sent: request, answer, is_client: false }),
         };
     }
     Err(SetupError::Failed(format!("there are more than {HOPS} redirects")))
@@ -242,19 +242,19 @@ pub async fn page_behind(
     mut answer: Answer,
     redirect_uris: &[String],
 ) -> Result<(PageKind, Answer), SetupError> {
-    let mut sent = first.clone();
+    let mut request = first.clone();
     for _ in 0..HOPS {
         match answer.status.as_u16() {
             301..=303 | 307 | 308 => {
-                let to = redirect_of(&sent, &answer)?;
+                let to = redirect_of(&request, &answer)?;
                 if is_at_client(&to, redirect_uris) && answer_param(&to, "error").is_some() {
                     return Ok((PageKind::Refusal, answer));
                 }
                 if is_at_client(&to, redirect_uris) {
                     return Err(SetupError::Failed("it leads back to the client".to_owned()));
                 }
-                sent = get(to);
-                answer = target.send(&sent, cookies).await?;
+                request = get(to);
+                answer = target.send(&request, cookies).await?;
             }
             400..=499 => return Ok((PageKind::Error, answer)),
             200 => {
@@ -269,10 +269,10 @@ pub async fn page_behind(
                     () if answer.media_type().as_deref() == Some("text/html") => {
                         Ok((PageKind::Error, answer))
                     }
-                    () => Err(led_astray(&sent, &answer)),
+                    () => Err(led_astray(&request, &answer)),
                 };
             }
-            _ => return Err(led_astray(&sent, &answer)),
+            _ => return Err(led_astray(&request, &answer)),
         }
     }
     Err(SetupError::Failed(format!("there are more than {HOPS} redirects")))
@@ -317,10 +317,10 @@ fn choose_form(
     html: &str,
     person: Option<&Credentials>,
 ) -> Option<(HtmlForm, Vec<(String, String)>)> {
-    let named = |member: &str| target.profile.get("sign_in").and_then(|form| form[member].as_str());
+    let field_name = |member: &str| target.profile.get("sign_in").and_then(|form| form[member].as_str());
     let forms = html_form::forms(html);
     let has = |form: &HtmlForm, kind: &str| form.inputs.iter().any(|input| input.kind == kind);
-    let is_username = |input: &FormInput| match named("username") {
+    let is_username = |input: &FormInput| match field_name("username") {
         Some(name) => input.name == name,
         None => matches!(input.kind.as_str(), "text" | "email"),
     };
@@ -329,14 +329,16 @@ fn choose_form(
     if let (Some(form), Some(person)) = (sign_in.or_else(username_only), person) {
         let mut username = Some(&person.username);
         let value = |input: &FormInput| match input.kind.as_str() {
-            "password" if named("password").is_none_or(|name| name == input.name) => person.password.clone(),
+            "password" if field_name("password").is_none_or(|name| name == input.name) => {
+                person.password.clone()
+            }
             _ if is_username(input) => username.take().unwrap_or(&input.value).clone(),
             _ => input.value.clone(),
         };
         let fields = fields(form, None, value);
         return Some((form.clone(), fields));
     }
-    let consents = |button: &&FormInput| match named("approve") {
+    let consents = |button: &&FormInput| match field_name("approve") {
         Some(approve) => {
             let texts = [&button.label, &button.value, &button.name];
             texts.iter().any(|text| text.to_lowercase() == approve.to_lowercase())

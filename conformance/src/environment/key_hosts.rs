@@ -64,18 +64,18 @@ impl KeyHosts {
         for (url_path, answer) in answers {
             Mock::given(path(url_path)).respond_with(answer).mount(&http).await;
         }
-        let refused = TcpListener::bind("127.0.0.1:0")
+        let listener = TcpListener::bind("127.0.0.1:0")
             .await
             .context("failed to find a free port")?
             .local_addr()?
             .port();
-        Ok(Self { http, refused, key, next })
+        Ok(Self { http, refused: listener, key, next })
     }
 
     /// The clients as pairs of name and URL of the keys.
     fn clients(&self) -> Vec<(String, String)> {
         let http = self.http.uri();
-        let named = PATHS.map(|name| (format!("keys-{name}"), format!("{http}/{name}")));
+        let hosts = PATHS.map(|name| (format!("keys-{name}"), format!("{http}/{name}")));
         let port = self.http.address().port();
         let others = [
             ("keys-refused", format!("http://127.0.0.1:{}/keys", self.refused)),
@@ -84,7 +84,7 @@ impl KeyHosts {
             ("keys-mapped", format!("https://[::ffff:127.0.0.1]:{port}/good")),
             ("keys-metadata", "https://169.254.169.254/latest/meta-data".to_owned()),
         ];
-        named.into_iter().chain(others.map(|(name, address)| (name.to_owned(), address))).collect()
+        hosts.into_iter().chain(others.map(|(name, address)| (name.to_owned(), address))).collect()
     }
 
     /// The sections for the server's configuration.

@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn exports_and_resources_are_noted_until_they_are_deleted() {
         let base = "https://a.example/fhir";
-        let left = Leftovers::default();
+        let leftovers = Leftovers::default();
         let send = |method: Method, path: &str, status: u16, header: &'static str, value: &str| {
             let mut sent_request = get(Url::parse(&format!("{base}/{path}")).unwrap());
             sent_request.method = method;
@@ -79,15 +79,15 @@ mod tests {
             let headers = HeaderMap::from_iter([(header.parse().unwrap(), value.parse().unwrap())]);
             let answer =
                 Answer { status: StatusCode::from_u16(status).unwrap(), headers, body: Bytes::new() };
-            left.note(&sent_request, &answer, Some(base));
+            leftovers.note(&sent_request, &answer, Some(base));
         };
         send(Method::GET, "Patient/$export", 202, "content-location", "https://a.example/fhir/job/1");
         send(Method::GET, "job/1", 202, "x-progress", "half");
         send(Method::POST, "Group", 201, "location", "https://a.example/fhir/Group/7/_history/1");
         send(Method::POST, "Group", 201, "location", "https://a.example/fhir/Group/8");
         send(Method::DELETE, "Group/8", 204, "x-any", "1");
-        let urls: Vec<_> = left.take().into_iter().map(|request| request.url.to_string()).collect();
+        let urls: Vec<_> = leftovers.take().into_iter().map(|request| request.url.to_string()).collect();
         assert_eq!(urls, [format!("{base}/Group/7"), format!("{base}/job/1")]);
-        assert!(left.take().is_empty());
+        assert!(leftovers.take().is_empty());
     }
 }

@@ -35,18 +35,18 @@ pub fn mask(text: &str, secrets: &BTreeSet<String>) -> String {
         }
     }
     spans.sort_by_key(|span| span.start);
-    let mut masked = String::with_capacity(text.len());
+    let mut output = String::with_capacity(text.len());
     let mut end = 0;
     for span in spans {
         // Secrets can overlap, or contain each other.
         if end == 0 || span.start > end {
-            masked.push_str(&text[end..span.start]);
-            masked.push_str(MASK);
+            output.push_str(&text[end..span.start]);
+            output.push_str(MASK);
         }
         end = end.max(span.end);
     }
-    masked.push_str(&text[end..]);
-    masked.split_inclusive('\n').map(mask_cookies).collect()
+    output.push_str(&text[end..]);
+    output.split_inclusive('\n').map(mask_cookies).collect()
 }
 
 /// Returns whether the text at a place is not a part of a longer word.
@@ -106,12 +106,12 @@ fn with_small_digits(encoded: &str) -> String {
 
 /// Masks the value of the cookie in a line of a response that sets one.
 fn mask_cookies(line: &str) -> String {
-    let masked = line.strip_prefix("set-cookie: ").and_then(|cookie| {
+    let cookie_line = line.strip_prefix("set-cookie: ").and_then(|cookie| {
         let (name, rest) = cookie.split_once('=')?;
         let end = rest.find([';', '\n']).unwrap_or(rest.len());
         Some(format!("set-cookie: {name}={MASK}{}", &rest[end..]))
     });
-    masked.unwrap_or_else(|| line.to_owned())
+    cookie_line.unwrap_or_else(|| line.to_owned())
 }
 
 #[cfg(test)]

@@ -41,10 +41,10 @@ async fn begin(
     csrf: &str,
 ) -> Result<(String, Value), SetupError> {
     let answer = submit(target, cookies, path, &[("csrf", csrf)]).await?;
-    let Some(begun) = answer.json().filter(|_| answer.status.is_success()) else {
+    let Some(start) = answer.json().filter(|_| answer.status.is_success()) else {
         return Err(unexpected(path, &answer));
     };
-    Ok((begun["ceremony"].as_str().unwrap_or_default().to_owned(), begun["options"].clone()))
+    Ok((start["ceremony"].as_str().unwrap_or_default().to_owned(), start["options"].clone()))
 }
 
 /// Adds a passkey for the user who is signed in in the browser of the case; `required` also requires it after

@@ -53,15 +53,15 @@ impl Pauses {
     /// # Errors
     /// [`SetupError::TooSlow`] if the time of all pauses is over.
     pub async fn wait(&mut self, answer: &Answer) -> Result<(), SetupError> {
-        let asked = answer.header("retry-after").filter(|_| self.honours_server);
-        let asked = asked.and_then(|value| value.trim().parse().ok()).map(Duration::from_secs);
-        let pause = asked.unwrap_or(self.usual).max(POLL_PAUSE);
+        let retry_after = answer.header("retry-after").filter(|_| self.honours_server);
+        let retry_after = retry_after.and_then(|value| value.trim().parse().ok()).map(Duration::from_secs);
+        let pause = retry_after.unwrap_or(self.usual).max(POLL_PAUSE);
         let Some(remaining) = self.remaining.checked_sub(pause) else {
             let status = answer.status.as_u16();
-            return Err(SetupError::TooSlow(match asked {
-                Some(asked) => format!(
+            return Err(SetupError::TooSlow(match retry_after {
+                Some(pause) => format!(
                     "the server answered {status} with Retry-After: {}, which --max-wait does not allow",
-                    asked.as_secs()
+                    pause.as_secs()
                 ),
                 None => {
                     format!("the status was still {status} when the time for waiting was over (--max-wait)")

@@ -153,9 +153,9 @@ impl FakeProviders {
             tasks.push(tokio::spawn(serve(listener, manner)));
         }
         // Connections to a socket that does not listen are refused, and no other program gets its port.
-        let refused = TcpSocket::new_v4()?;
-        refused.bind(SocketAddr::from(([127, 0, 0, 1], 0))).context("failed to find a free port")?;
-        Ok(Self { http, raw, refused, tasks })
+        let silent = TcpSocket::new_v4()?;
+        silent.bind(SocketAddr::from(([127, 0, 0, 1], 0))).context("failed to find a free port")?;
+        Ok(Self { http, raw, refused: silent, tasks })
     }
 
     /// The `[[provider]]` sections for the server's configuration.
@@ -168,7 +168,7 @@ impl FakeProviders {
             format!("http://127.0.0.1:{port}/token")
         };
         let port = self.refused.local_addr().map_or(0, |address| address.port());
-        let refused = format!("http://127.0.0.1:{port}/token");
+        let silent_url = format!("http://127.0.0.1:{port}/token");
         let other_keys = format!("{http}/other-keys");
         let all = [
             ("Outside", token.as_str(), keys.as_str()),
@@ -182,7 +182,7 @@ impl FakeProviders {
             ("Reset", &raw("reset"), &keys),
             ("Cut", &raw("cut"), &keys),
             ("Stalled", &raw("stalled"), &keys),
-            ("Refused", &refused, &keys),
+            ("Refused", &silent_url, &keys),
         ];
         let mut text = String::new();
         for (name, token, keys) in all {
@@ -241,9 +241,9 @@ async fn answer(mut stream: TcpStream, manner: ProviderFault) {
         return;
     }
     let mut request = [0; 4096];
-    let begun =
+    let half_response =
         b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{\"id_token\":";
-    if stream.read(&mut request).await.is_ok() && stream.write_all(begun).await.is_ok() {
+    if stream.read(&mut request).await.is_ok() && stream.write_all(half_response).await.is_ok() {
         match manner {
             ProviderFault::Stalled => std::future::pending().await,
             ProviderFault::Cut | ProviderFault::Reset => {}

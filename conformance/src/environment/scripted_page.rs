@@ -103,10 +103,10 @@ async fn send_requests(
         if person.is_none() && request.mentions_person() {
             continue;
         }
-        if let Some(sent) = following.take() {
-            let answer = target.send(&sent, cookies).await?;
+        if let Some(next_request) = following.take() {
+            let answer = target.send(&next_request, cookies).await?;
             if !answer.status.is_success() {
-                let (method, path, status) = (&sent.method, sent.url.path(), answer.status);
+                let (method, path, status) = (&next_request.method, next_request.url.path(), answer.status);
                 let text = format!("the sign-in page's request {method} {path} was answered with {status}");
                 return Err(SetupError::Failed(text));
             }
@@ -149,23 +149,23 @@ impl ScriptedRequest {
         let unknown = |error: crate::wire::variables::UnknownVariable| wrong(&error.to_string());
         let to = variables.fill(to).map_err(unknown)?;
         let url = page.join(&to).map_err(|error| wrong(&format!("'{to}': {error}")))?;
-        let mut sent = SentRequest { method, url, headers: HeaderMap::new(), body: Vec::new().into() };
+        let mut request = SentRequest { method, url, headers: HeaderMap::new(), body: Vec::new().into() };
         // A browser states the origin of the page with every request of a script but GET.
-        if sent.method != Method::GET
+        if request.method != Method::GET
             && let Ok(origin) = page.origin().ascii_serialization().parse()
         {
-            sent.headers.insert(header::ORIGIN, origin);
+            request.headers.insert(header::ORIGIN, origin);
         }
         for (name, value) in &self.headers {
             let value = variables.fill(value).map_err(unknown)?;
             match (name.parse::<HeaderName>(), value.parse()) {
-                (Ok(name), Ok(value)) => drop(sent.headers.insert(name, value)),
+                (Ok(name), Ok(value)) => drop(request.headers.insert(name, value)),
                 _ => return Err(wrong(&format!("'{name}: {value}' is not a header"))),
             }
         }
         let mut set_body = |media_type: &'static str, body: String| {
-            sent.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
-            sent.body = body.into();
+            request.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+            request.body = body.into();
         };
         match (&self.json, &self.form) {
             (Some(json), None) => {
@@ -182,7 +182,7 @@ impl ScriptedRequest {
             (None, None) => {}
             (Some(_), Some(_)) => return Err(wrong("a request has 'json' or 'form'")),
         }
-        Ok(sent)
+        Ok(request)
     }
 }
 

@@ -184,9 +184,10 @@ impl SeenSecrets {
 
     /// The lines of a text that contain a secret, shortened.
     pub fn found_in(&self, text: &str) -> Vec<String> {
-        let seen = self.searched();
-        let held = seen.iter().filter(|secret| text.contains(secret.as_str()));
-        held.filter_map(|secret| text.lines().find(|line| line.contains(secret.as_str())))
+        let secrets = self.searched();
+        let matches = secrets.iter().filter(|secret| text.contains(secret.as_str()));
+        matches
+            .filter_map(|secret| text.lines().find(|line| line.contains(secret.as_str())))
             .map(|line| line.chars().take(300).collect())
             .collect()
     }

@@ -272,13 +272,16 @@ fn causes(error: reqwest::Error) -> String {
 /// The URLs at which the client of an authorization request may receive the response: the one in the request,
 /// and those of the profile, because the request may be pushed or signed.
 pub fn redirect_uris(target: &TestTarget, request: &Url) -> Vec<String> {
-    let named =
+    let parameter =
         |name: &str| request.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
-    let client_id = named("client_id");
+    let client_id = parameter("client_id");
     let clients =
         target.profile.values().filter(|client| client["client_id"].as_str() == client_id.as_deref());
     let registered = clients.filter_map(|client| client["redirect_uris"].as_array()).flatten();
-    named("redirect_uri").into_iter().chain(registered.filter_map(Value::as_str).map(str::to_owned)).collect()
+    parameter("redirect_uri")
+        .into_iter()
+        .chain(registered.filter_map(Value::as_str).map(str::to_owned))
+        .collect()
 }
 
 /// The claims of a valid client assertion (RFC 7523 3, SMART Backend Services).

@@ -94,13 +94,13 @@ mod tests {
     #[test]
     fn answers_are_tables_of_a_profile() {
         let typed = "ada\na \"long\" one\nbea\nshort\napp\nhttps://a.example/cb https://a.example/b\n\n\nme\nkey.json\nES384\n";
-        let mut asked = Vec::new();
-        let answers = ask(&mut typed.as_bytes(), &mut asked).unwrap();
+        let mut prompts = Vec::new();
+        let answers = ask(&mut typed.as_bytes(), &mut prompts).unwrap();
         let text = answers.values().map(String::as_str).collect::<Vec<_>>().join("\n");
         insta::assert_snapshot!(text);
         let profile: toml::Table = toml::from_str(&text).unwrap();
         assert_eq!(profile["users"][0]["password"].as_str(), Some("a \"long\" one"));
-        assert!(String::from_utf8(asked).unwrap().contains("Client with a secret: Back end"));
+        assert!(String::from_utf8(prompts).unwrap().contains("Client with a secret: Back end"));
         assert!(ask(&mut &b""[..], &mut Vec::new()).unwrap().is_empty());
     }
 }

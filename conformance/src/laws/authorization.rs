@@ -68,12 +68,12 @@ pub fn redirect_exact(test: &LawTest<'_>) -> Result<(), Broken> {
         .unwrap_or_default();
     let first = registered.first().cloned().unwrap_or_default();
     test.for_all(&changes(), 1, |change| {
-        let changed = change.apply(&first);
-        if registered.contains(&changed) {
+        let other = change.apply(&first);
+        if registered.contains(&other) {
             return Ok(None);
         }
         let query = json!({
-            "response_type": "code", "client_id": client_id, "redirect_uri": changed.replace('$', "%24"),
+            "response_type": "code", "client_id": client_id, "redirect_uri": other.replace('$', "%24"),
             "scope": "openid", "state": "law", "code_challenge": "$pkce.challenge", "code_challenge_method": "S256",
         });
         let (answer, shown) = test.ask(&mut scene, json!({ "get": "authorize", "query": query }))?;
@@ -83,7 +83,7 @@ pub fn redirect_exact(test: &LawTest<'_>) -> Result<(), Broken> {
         let base = &test.world.target.addresses.base_url;
         let own = Url::parse(base).ok().and_then(|base| base.join(&location).ok());
         let is_own = own.is_some_and(|to| Url::parse(base).is_ok_and(|base| to.origin() == base.origin()));
-        let difference = format!("a redirect URI that is not registered is used: {changed} leads to {location}");
+        let difference = format!("a redirect URI that is not registered is used: {other} leads to {location}");
         Ok((!is_own).then(|| failure(vec![shown], difference)))
     })
 }

@@ -45,8 +45,8 @@ pub fn differs(first: &LawTest<'_>, second: &LawTest<'_>) -> Result<(), Broken> 
         });
     }
     let questions: Vec<Question> = stored_questions(first, &mut scenes.0)?;
-    first.for_all(&any::<Index>(), 2, |chosen| {
-        let (path, named) = chosen.get(&questions);
+    first.for_all(&any::<Index>(), 2, |index| {
+        let (path, named) = index.get(&questions);
         let parameters: Vec<_> =
             named.iter().map(|(name, kind, value)| parameter(name, kind, value)).collect();
         ask_both((first, second), &mut scenes, path, &parameters)
@@ -103,9 +103,9 @@ fn essence(answer: &Answer) -> Value {
         }
     }
     codes.sort();
-    let named = ["result", "outcome", "display"].map(|name| (name, found(&body, name).cloned()));
+    let values = ["result", "outcome", "display"].map(|name| (name, found(&body, name).cloned()));
     let mut essence: serde_json::Map<_, _> =
-        named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+        values.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
     if body["resourceType"] == "ValueSet" {
         essence.insert("codes".to_owned(), json!(codes));
     }

@@ -112,8 +112,8 @@ pub fn increments_add_up(test: &LawTest<'_>) -> Result<(), Broken> {
     if times.is_empty() {
         return Err(Broken::Lacking("the resources of the export have no meta.lastUpdated".to_owned()));
     }
-    test.for_all(&any::<Index>(), 20, |chosen| {
-        let since = *chosen.get(&times);
+    test.for_all(&any::<Index>(), 20, |index| {
+        let since = *index.get(&times);
         let increment = export(test, &mut scene, &format!("?_since={since}"))?;
         // A resource that was changed at this very time may be in the export or not.
         let expected: BTreeSet<_> =

@@ -78,9 +78,9 @@ impl<'a> LawTest<'a> {
         let repeated = sending::RepeatedStatus { poll: request.poll, expects_limit: false };
         let (answer, _) =
             self.runtime.block_on(sending::exchange(self.world, scene, &sent_request, repeated))?;
-        let shown =
+        let texts =
             ShownExchange { request: exchange::curl(&sent_request), answer: exchange::shown(&answer) };
-        Ok((answer, shown))
+        Ok((answer, texts))
     }
 
     /// Runs a future to its end.

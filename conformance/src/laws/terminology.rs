@@ -198,14 +198,14 @@ pub fn transitive(test: &LawTest<'_>) -> Result<(), Broken> {
             return Ok(None);
         };
         let [a, b, c] = [a, b, c].map(|index| format!("c{index}"));
-        let mut shown = Vec::new();
+        let mut exchanges = Vec::new();
         for (upper, lower) in [(&a, &b), (&b, &c), (&a, &c)] {
             let (outcome, exchange) = subsumes(test, &mut scene, &hierarchy, (upper, lower))?;
-            shown.push(exchange);
+            exchanges.push(exchange);
             if outcome != "subsumes" {
                 let difference =
                     format!("{upper} and {lower}: {outcome} instead of subsumes; the codes are {hierarchy}");
-                return Ok(Some(failure(shown, difference)));
+                return Ok(Some(failure(exchanges, difference)));
             }
         }
         Ok(None)
@@ -219,8 +219,8 @@ pub fn transitive(test: &LawTest<'_>) -> Result<(), Broken> {
 pub fn get_equals_post(test: &LawTest<'_>) -> Result<(), Broken> {
     let mut scene = test.given(&["system-token"])?;
     let questions = stored_questions(test, &mut scene)?;
-    test.for_all(&any::<Index>(), 2, |chosen| {
-        let (operation, parameters) = chosen.get(&questions);
+    test.for_all(&any::<Index>(), 2, |index| {
+        let (operation, parameters) = index.get(&questions);
         let query: serde_json::Map<_, _> = parameters
             .iter()
             .map(|(name, _, value)| ((*name).to_owned(), Value::from(value.as_str())))
@@ -242,8 +242,8 @@ fn compared(
 ) -> Finding {
     let parts = |answer: &crate::wire::exchange::Answer| {
         let body = answer.json().unwrap_or_default();
-        let named = ["result", "display", "outcome", "code", "name"].map(|name| found(&body, name).cloned());
-        (answer.status.as_u16(), named)
+        let values = ["result", "display", "outcome", "code", "name"].map(|name| found(&body, name).cloned());
+        (answer.status.as_u16(), values)
     };
     let (get, post) = (parts(by_get), parts(by_post));
     let text = |(status, named): &(u16, [Option<Value>; 5])| {
@@ -273,24 +273,24 @@ pub(crate) fn stored_questions(test: &LawTest<'_>, scene: &mut CaseContext) -> R
         collect_codes(&bundle["entry"][0]["resource"]["concept"], &mut codes);
         // Neighbours in the resource are often parent and child, so that all outcomes occur.
         for pair in codes.windows(2) {
-            let named = |name, kind, value: &str| (name, kind, value.to_owned());
+            let parameter = |name, kind, value: &str| (name, kind, value.to_owned());
             questions.push((
                 "CodeSystem/$subsumes",
                 vec![
-                    named("system", "Uri", system),
-                    named("codeA", "Code", &pair[0]),
-                    named("codeB", "Code", &pair[1]),
+                    parameter("system", "Uri", system),
+                    parameter("codeA", "Code", &pair[0]),
+                    parameter("codeB", "Code", &pair[1]),
                 ],
             ));
             questions.push((
                 "CodeSystem/$lookup",
-                vec![named("system", "Uri", system), named("code", "Code", &pair[1])],
+                vec![parameter("system", "Uri", system), parameter("code", "Code", &pair[1])],
             ));
             let of_set = |set: &String| {
                 vec![
-                    named("url", "Uri", set),
-                    named("system", "Uri", system),
-                    named("code", "Code", &pair[1]),
+                    parameter("url", "Uri", set),
+                    parameter("system", "Uri", system),
+                    parameter("code", "Code", &pair[1]),
                 ]
             };
             questions.extend(sets.iter().map(|set| ("ValueSet/$validate-code", of_set(set))));
@@ -327,19 +327,19 @@ pub fn agrees_with_expand(test: &LawTest<'_>) -> Result<(), Broken> {
         }
         let codes = hierarchy.codes();
         let code = code.get(&codes);
-        let mut listed = Vec::new();
-        collect_expansion(&expansion["expansion"]["contains"], &mut listed);
+        let mut codes_in_list = Vec::new();
+        collect_expansion(&expansion["expansion"]["contains"], &mut codes_in_list);
         let mut parameters = hierarchy.resources();
-        let asked = [("url", "Uri", SET), ("system", "Uri", SYSTEM), ("code", "Code", code)];
-        parameters.extend(asked.map(|(name, kind, value)| parameter(name, kind, value)));
+        let question = [("url", "Uri", SET), ("system", "Uri", SYSTEM), ("code", "Code", code)];
+        parameters.extend(question.map(|(name, kind, value)| parameter(name, kind, value)));
         let request = post(&scene, "ValueSet/$validate-code", parameters);
         let (answer, second) = test.ask(&mut scene, request)?;
         let body = answer.json().unwrap_or_default();
-        let (is_listed, result) = (listed.contains(code), found(&body, "result").and_then(Value::as_bool));
+        let (is_listed, result) = (codes_in_list.contains(code), found(&body, "result").and_then(Value::as_bool));
         let answer = result.map_or("has no result".to_owned(), |result| format!("answers {result}"));
-        let listed = if is_listed { "lists" } else { "does not list" };
+        let verb = if is_listed { "lists" } else { "does not list" };
         let difference = format!(
-            "{code}: $validate-code {answer}, and $expand {listed} it; the set contains {}, and the codes are {hierarchy}",
+            "{code}: $validate-code {answer}, and $expand {verb} it; the set contains {}, and the codes are {hierarchy}",
             hierarchy.root()
         );
         Ok((result != Some(is_listed)).then(|| failure(vec![first, second], difference)))

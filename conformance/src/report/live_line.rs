@@ -84,8 +84,8 @@ fn counts(summary: &RunSummary, has_colour: bool) -> String {
         ("inconclusive", inconclusive),
         ("skip", skipped),
     ];
-    let shown = all.into_iter().filter(|(verdict, count)| *verdict == "pass" || *count > 0);
-    let texts = shown.map(|(verdict, count)| match has_colour {
+    let parts = all.into_iter().filter(|(verdict, count)| *verdict == "pass" || *count > 0);
+    let texts = parts.map(|(verdict, count)| match has_colour {
         true => {
             let style = verdict_style(verdict);
             format!("{style}{count} {verdict}{style:#}")

@@ -128,8 +128,8 @@ impl<W: Write> RunListener for ReportAtEnd<W> {
         self.record.add(event);
         if let RunEvent::End(_) = event {
             let text = (self.text)(&self.record);
-            let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
-            if let Err(error) = written {
+            let result = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
+            if let Err(error) = result {
                 eprintln!("error: failed to write a report: {error}");
             }
         }

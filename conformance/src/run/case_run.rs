@@ -62,10 +62,10 @@ async fn try_case(world: &TestEnvironment, case: &Case) -> Result<(), Verdict> {
 }
 
 async fn try_steps(world: &TestEnvironment, scene: &mut CaseContext, case: &Case) -> Result<(), Verdict> {
-    for given in &case.given {
-        let ready = preconditions::set_up(world, given, scene).await;
+    for precondition in &case.given {
+        let ready = preconditions::set_up(world, precondition, scene).await;
         if let Err(error) = ready {
-            return Err(not_set_up(world, given, error).await);
+            return Err(not_set_up(world, precondition, error).await);
         }
     }
     scene.set_cookies(&world.target);
@@ -102,7 +102,7 @@ async fn try_step(
     step: &Step,
     exchanges: &mut Vec<ShownExchange>,
 ) -> Result<Vec<Difference>, Verdict> {
-    let mut seen = SeenParts::new();
+    let mut seen_parts = SeenParts::new();
     let items = items(world, scene, step)?;
     let most = if scene.is_own_server(world) { usize::MAX } else { MAX_REPEATS_ELSEWHERE };
     let times = items.as_ref().map_or(step.request.times.min(most), Vec::len);
@@ -131,7 +131,8 @@ async fn try_step(
             request: exchange::curl(&request),
             answer: exchange::shown(&exchanged.answer),
         });
-        let compared = step_check::differences(world, scene, step, &request, exchanged, &mut seen).await;
+        let compared =
+            step_check::differences(world, scene, step, &request, exchanged, &mut seen_parts).await;
         let differences = compared.map_err(|error| match error {
             CheckError::Ended(verdict) => verdict,
             CheckError::Variable(error) => not_built(world, error.into()),
@@ -173,14 +174,14 @@ async fn not_answered(
 
 /// The verdict on a case whose precondition was not set up. Another case reports what failed there, so this
 /// case only states it.
-async fn not_set_up(world: &TestEnvironment, given: &str, error: SetupError) -> Verdict {
+async fn not_set_up(world: &TestEnvironment, precondition: &str, error: SetupError) -> Verdict {
     match error {
         SetupError::Lacking(reason) => Verdict::Skip { reason },
         SetupError::Variable(error) if !world.target.treatment.house_rules => lacking(&error),
         error => {
             let reason = match world.find_lost(&error).await {
                 Some(reason) => reason,
-                None => format!("given '{given}': {error}"),
+                None => format!("given '{precondition}': {error}"),
             };
             Verdict::Inconclusive { reason }
         }

@@ -155,9 +155,9 @@ pub fn text(
         return if is_excused { Ok(()) } else { text(path, pattern, actual, vars, out) };
     }
     if let Some(permitted) = pattern.strip_prefix("$permits:") {
-        let chosen = permitted.split('|').find(|text| actual.is_some_and(|actual| actual == *text));
+        let match_of_choice = permitted.split('|').find(|text| actual.is_some_and(|actual| actual == *text));
         let first = permitted.split('|').next().unwrap_or_default();
-        let expected = if is_other(vars) { chosen.unwrap_or(permitted) } else { first };
+        let expected = if is_other(vars) { match_of_choice.unwrap_or(permitted) } else { first };
         return text(path, expected, actual, vars, out);
     }
     let fits = match pattern {
@@ -169,8 +169,8 @@ pub fn text(
         "$unshared" => actual.and_then(Value::as_str).is_none_or(is_unshared),
         _ => {
             let actual_text = actual.and_then(Value::as_str);
-            if let Some(measured) = measure(pattern, actual) {
-                match measured {
+            if let Some(value) = measure(pattern, actual) {
+                match value {
                     Ok(fits) => fits,
                     Err(why) => {
                         out.push(format!("{path}: the row's '{pattern}' is wrong: {why}"));
@@ -237,7 +237,7 @@ fn is_other(vars: &Variables) -> bool {
 /// other patterns.
 fn measure(pattern: &str, actual: Option<&Value>) -> Option<Result<bool, String>> {
     let (name, range) = pattern.strip_prefix('$')?.split_once(':')?;
-    let measured = match name {
+    let number_or_bits = match name {
         "number" => actual.and_then(number),
         "within" => actual.and_then(seconds_from_now),
         "bits" => actual.and_then(Value::as_str).map(random_bits),
@@ -247,7 +247,7 @@ fn measure(pattern: &str, actual: Option<&Value>) -> Option<Result<bool, String>
         "bits" => format!("{range}.."),
         _ => range.to_owned(),
     };
-    Some(bounds(&range).map(|(low, high)| measured.is_some_and(|value| low <= value && value <= high)))
+    Some(bounds(&range).map(|(low, high)| number_or_bits.is_some_and(|value| low <= value && value <= high)))
 }
 
 /// Parses `A..B`.

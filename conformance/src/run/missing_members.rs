@@ -15,25 +15,25 @@ use crate::wire::variables;
 pub fn missing_members(case: &Case, target: &TestTarget) -> BTreeSet<String> {
     let is_missing = |path: &String| variables::value_at(&target.profile, path).is_none();
     let mut missing: BTreeSet<String> =
-        case.given.iter().flat_map(|given| needs(given, target)).filter(is_missing).collect();
+        case.given.iter().flat_map(|precondition| needs(precondition, target)).filter(is_missing).collect();
     // The row is parsed only if it names a missing member at all.
     if members_in(&case.row).any(|path| is_missing(&path)) {
         let row: Value = toml::from_str(&case.row).unwrap_or_default();
-        let mut named = BTreeSet::new();
-        collect(&row, target.treatment.house_rules, &mut named);
-        missing.extend(named.into_iter().filter(is_missing));
+        let mut members_of_row = BTreeSet::new();
+        collect(&row, target.treatment.house_rules, &mut members_of_row);
+        missing.extend(members_of_row.into_iter().filter(is_missing));
     }
     missing
 }
 
 /// The members that a precondition needs. A token in the profile replaces the means to request one.
-fn needs<'a>(given: &str, target: &'a TestTarget) -> impl Iterator<Item = String> + use<'a> {
-    let needs = preconditions::named(given).map(|row| &*row.needs).unwrap_or_default();
+fn needs<'a>(precondition: &str, target: &'a TestTarget) -> impl Iterator<Item = String> + use<'a> {
+    let needs = preconditions::named(precondition).map(|row| &*row.needs).unwrap_or_default();
     let has = |path: &str| variables::value_at(&target.profile, path).is_some();
     let is_anonymous = target.profile.get("anonymous").is_some_and(|anonymous| *anonymous == true);
     let (has_system, has_user) = (has("tokens.system") || is_anonymous, has("tokens.user"));
-    let is_user_token = matches!(given, "token" | "fresh-token" | "openid-token" | "notes-token");
-    let is_system_token = matches!(given, "system-token" | "export" | "fresh-export");
+    let is_user_token = matches!(precondition, "token" | "fresh-token" | "openid-token" | "notes-token");
+    let is_system_token = matches!(precondition, "system-token" | "export" | "fresh-export");
     let replaced = move |path: &&String| {
         is_user_token && has_user || is_system_token && has_system && path.starts_with("backend.")
     };
@@ -55,15 +55,15 @@ fn members_in(text: &str) -> impl Iterator<Item = String> {
 
 /// Collects the members that the part of a row names which is sent to the target and compared with its
 /// responses.
-fn collect(row: &Value, house_rules: bool, named: &mut BTreeSet<String>) {
+fn collect(row: &Value, house_rules: bool, members_of_row: &mut BTreeSet<String>) {
     match row {
         Value::String(text) => {
             let is_choice = text.starts_with("$optional:") || text.starts_with("$house:");
             if house_rules || !is_choice {
-                named.extend(members_in(text));
+                members_of_row.extend(members_in(text));
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| collect(item, house_rules, named)),
+        Value::Array(items) => items.iter().for_each(|item| collect(item, house_rules, members_of_row)),
         Value::Object(members) => {
             let has = |name: &str| members.contains_key(name);
             let is_choice = has("$optional") || has("$house");
@@ -72,7 +72,7 @@ fn collect(row: &Value, house_rules: bool, named: &mut BTreeSet<String>) {
                 return;
             }
             let compared = members.iter().filter(|(name, _)| house_rules || *name != "house");
-            compared.for_each(|(_, value)| collect(value, house_rules, named));
+            compared.for_each(|(_, value)| collect(value, house_rules, members_of_row));
         }
         _ => {}
     }

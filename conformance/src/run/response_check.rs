@@ -214,9 +214,9 @@ fn check_parameters(
     if body["resourceType"] != "Parameters" {
         out.push(format!("the body is not a Parameters resource but {}", body["resourceType"]));
     }
-    let named = body["parameter"].as_array().cloned().unwrap_or_default();
+    let parameters = body["parameter"].as_array().cloned().unwrap_or_default();
     for (name, expected) in expected {
-        let sent_parameter = named.iter().find(|parameter| parameter["name"] == name.as_str());
+        let sent_parameter = parameters.iter().find(|parameter| parameter["name"] == name.as_str());
         matcher::json(&format!("parameter {name}"), expected, sent_parameter, vars, out)?;
     }
     Ok(())
@@ -499,12 +499,12 @@ mod tests {
         assert_eq!(differences(lifetime, &answer(200, r#"{"expires_in":60}"#), &[Permit::Lifetime]), 0);
         assert_eq!(differences(lifetime, &answer(200, r#"{"expires_in":60}"#), &[]), 1);
         assert_eq!(differences(lifetime, &answer(200, r#"{"expires_in":"3600"}"#), &[Permit::Lifetime]), 1);
-        let refused = "status = 400\njson = { error = \"invalid_client\" }";
+        let refusal = "status = 400\njson = { error = \"invalid_client\" }";
         assert_eq!(
-            differences(refused, &answer(401, r#"{"error":"invalid_client"}"#), &[Permit::RefusedClient]),
+            differences(refusal, &answer(401, r#"{"error":"invalid_client"}"#), &[Permit::RefusedClient]),
             0
         );
-        assert_eq!(differences(refused, &answer(401, r#"{"error":"invalid_client"}"#), &[]), 1);
+        assert_eq!(differences(refusal, &answer(401, r#"{"error":"invalid_client"}"#), &[]), 1);
         let mut claims = json!({ "aud": ["a"] });
         align_audience(&mut claims, &json!("a"));
         assert_eq!(claims["aud"], "a");

@@ -77,7 +77,11 @@ impl Selection {
         if !self.write && case.uses.contains(&Use::Feature(Feature::Writes)) {
             return Some("changes data of the server (--write runs it)".to_owned());
         }
-        if case.given.iter().any(|given| preconditions::named(given).is_some_and(|row| row.own_server)) {
+        if case
+            .given
+            .iter()
+            .any(|precondition| preconditions::named(precondition).is_some_and(|row| row.own_server))
+        {
             return Some(OWN_SERVER.to_owned());
         }
         if case.over_tls && is_plain_loopback(&target.addresses.base_url) {
@@ -85,8 +89,8 @@ impl Selection {
                 "is about TLS, and the server is addressed by plain HTTP on this machine".to_owned(),
             );
         }
-        let uses_demo =
-            case.given.iter().any(|given| given == "demo-terminology") && !has_demo_project(target);
+        let uses_demo = case.given.iter().any(|precondition| precondition == "demo-terminology")
+            && !has_demo_project(target);
         if uses_demo && !self.write {
             return Some(
                 "needs code systems of the suite (--write creates them, and deletes them at the end)"
@@ -104,8 +108,11 @@ impl Selection {
         if let Some(requirement) = unplayed {
             return Some(format!("the server does not act as {}", requirement.actor.name()));
         }
-        let of_preconditions =
-            case.given.iter().filter_map(|given| preconditions::named(given)).flat_map(|row| &row.uses);
+        let of_preconditions = case
+            .given
+            .iter()
+            .filter_map(|precondition| preconditions::named(precondition))
+            .flat_map(|row| &row.uses);
         case.uses.iter().chain(of_preconditions).find_map(|used| features::lacking(used, target))
     }
 }

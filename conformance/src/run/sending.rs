@@ -41,10 +41,10 @@ pub(super) async fn send_step(
 ) -> Result<Exchanged, SetupError> {
     let permits = scene.target(world).treatment.permits(step);
     if permits.contains(&Permit::SignOutPage) {
-        let named = |(name, value): (Cow<'_, str>, Cow<'_, str>)| {
+        let redirect_uri = |(name, value): (Cow<'_, str>, Cow<'_, str>)| {
             (name == "post_logout_redirect_uri").then(|| value.into_owned())
         };
-        let uris: Vec<String> = sent_request.url.query_pairs().find_map(named).into_iter().collect();
+        let uris: Vec<String> = sent_request.url.query_pairs().find_map(redirect_uri).into_iter().collect();
         let answer = browser::sign_out(&world.target, &mut scene.cookies, sent_request, &uris).await?;
         return Ok(Exchanged { answer, pending: None });
     }

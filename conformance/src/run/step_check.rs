@@ -71,7 +71,7 @@ pub(super) async fn differences<'a>(
     step: &'a Step,
     request: &SentRequest,
     Exchanged { answer, pending }: Exchanged,
-    seen: &mut SeenParts<'a>,
+    seen_parts: &mut SeenParts<'a>,
 ) -> Result<Vec<Difference>, CheckError> {
     let target = scene.target(world);
     let (keys, treatment) = (target.addresses.keys.clone(), target.treatment);
@@ -86,7 +86,7 @@ pub(super) async fn differences<'a>(
         let expected = &step.expect.pending_headers;
         response_check::check_headers(expected, &pending, &scene.vars, permits, &mut differences)?;
     }
-    check_distinct(step, &answer, seen, &mut differences);
+    check_distinct(step, &answer, seen_parts, &mut differences);
     check_expected_page(world, scene, step, request, answer, &mut differences).await?;
     if step.expect.hidden_cookie && scene.cookies.are_readable() {
         differences.push("scripts can read every cookie: none has HttpOnly".to_owned());
@@ -102,15 +102,15 @@ pub(super) async fn differences<'a>(
 fn check_distinct<'a>(
     step: &'a Step,
     answer: &Answer,
-    seen: &mut SeenParts<'a>,
+    seen_parts: &mut SeenParts<'a>,
     differences: &mut Vec<Difference>,
 ) {
     for source in &step.expect.distinct {
         match answer_part::find_part(answer, source).map(|value| (source.as_str(), value)) {
-            Some(part) if seen.contains(&part) => {
+            Some(part) if seen_parts.contains(&part) => {
                 differences.push(format!("{source}: {} was in an earlier response", part.1));
             }
-            Some(part) => seen.push(part),
+            Some(part) => seen_parts.push(part),
             None => differences.push(format!("{source}: the answer does not have it")),
         }
     }
@@ -242,10 +242,11 @@ fn check_details(
 /// Returns whether a token endpoint ignores a part of the requested scope instead of refusing it, and states
 /// what it grants.
 fn has_narrower_scope(step: &Step, answer: &Answer) -> bool {
-    let (Body::Form(form), Some(granted)) = (&step.request.body, answer.json()) else { return false };
-    let granted = granted["scope"].as_str().map(|scope| scope.split(' ').collect::<Vec<_>>());
-    let wanted = form.get("scope").map(|scope| scope.split(' '));
-    let is_narrower =
-        wanted.zip(granted).is_some_and(|(mut wanted, granted)| wanted.any(|word| !granted.contains(&word)));
+    let (Body::Form(form), Some(response)) = (&step.request.body, answer.json()) else { return false };
+    let words = response["scope"].as_str().map(|scope| scope.split(' ').collect::<Vec<_>>());
+    let requested = form.get("scope").map(|scope| scope.split(' '));
+    let is_narrower = requested
+        .zip(words)
+        .is_some_and(|(mut requested, words)| requested.any(|word| !words.contains(&word)));
     answer.status == StatusCode::OK && is_narrower
 }

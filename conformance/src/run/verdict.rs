@@ -51,9 +51,9 @@ impl Verdict {
         match self {
             Self::Pass => Self::Pass,
             Self::Fail(CaseFailure { exchanges, differences }) => {
-                let exchange = |shown: ShownExchange| ShownExchange {
-                    request: replaced(&shown.request),
-                    answer: replaced(&shown.answer),
+                let exchange = |texts: ShownExchange| ShownExchange {
+                    request: replaced(&texts.request),
+                    answer: replaced(&texts.answer),
                 };
                 Self::Fail(CaseFailure {
                     exchanges: exchanges.into_iter().map(exchange).collect(),

@@ -160,9 +160,9 @@ impl CaseRow {
             .collect::<Result<_, _>>()
             .map_err(fault)?;
         let mut covers = self.covers;
-        for shown in steps.iter().flat_map(|step| &step.covers) {
-            if !covers.contains(shown) {
-                covers.push(shown.clone());
+        for requirement in steps.iter().flat_map(|step| &step.covers) {
+            if !covers.contains(requirement) {
+                covers.push(requirement.clone());
             }
         }
         for permit in self.permits {
@@ -199,7 +199,7 @@ impl StepRow {
         self.request.is_none() && self.op.is_none() && self.expect.is_none() && self.unknown.is_empty()
     }
 
-    fn into_step(self, given: &[String]) -> Result<Step, String> {
+    fn into_step(self, preconditions: &[String]) -> Result<Step, String> {
         if let Some(name) = self.unknown.keys().next() {
             return Err(format!("'{name}' is not a member of a case or a step"));
         }
@@ -224,7 +224,9 @@ impl StepRow {
                 if let Some(out) = self.out {
                     operation::add_output(&op, out, &mut expect, &mut house)?;
                 }
-                let implied = BEARERS.iter().find(|(name, _)| given.iter().any(|given| given == name));
+                let implied = BEARERS
+                    .iter()
+                    .find(|(name, _)| preconditions.iter().any(|precondition| precondition == name));
                 let bearer = self.bearer.or_else(|| implied.map(|(_, variable)| (*variable).to_owned()));
                 Operation { op, by: self.by, with: self.with, input: self.input, bearer }.into_request()?
             }

@@ -102,10 +102,10 @@ fn check_cases(spec: &Specification, faults: &mut Vec<String>) {
         if !first.is_some_and(|first| case.id.starts_with(&first)) {
             faults.push(format!("{} does not begin with the first requirement that it covers", case.id));
         }
-        for given in &case.given {
-            if !spec.preconditions.iter().any(|precondition| precondition.name == *given) {
+        for name in &case.given {
+            if !spec.preconditions.iter().any(|precondition| precondition.name == *name) {
                 faults.push(format!(
-                    "{} uses the precondition '{given}', which preconditions.toml does not contain",
+                    "{} uses the precondition '{name}', which preconditions.toml does not contain",
                     case.id
                 ));
             }

@@ -94,10 +94,10 @@ impl FromStr for Permit {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let named = PERMITS.iter().find(|(_, name, ..)| *name == text);
-        named.map(|(permit, ..)| *permit).ok_or_else(|| {
-            let known = PERMITS.map(|(_, name, ..)| name).join(", ");
-            format!("'{text}' is not a choice that rows can permit: use one of {known}")
+        let row = PERMITS.iter().find(|(_, name, ..)| *name == text);
+        row.map(|(permit, ..)| *permit).ok_or_else(|| {
+            let names = PERMITS.map(|(_, name, ..)| name).join(", ");
+            format!("'{text}' is not a choice that rows can permit: use one of {names}")
         })
     }
 }

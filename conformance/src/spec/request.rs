@@ -122,10 +122,11 @@ impl TryFrom<RequestRow> for Request {
             (Method::DELETE, row.delete),
             (Method::OPTIONS, row.options),
         ];
-        let mut named = methods.into_iter().filter_map(|(method, to)| Some((method, to?)));
-        let ((method, to), None) =
-            (named.next().ok_or("a request needs a method, such as get = \"userinfo\"")?, named.next())
-        else {
+        let mut destinations = methods.into_iter().filter_map(|(method, to)| Some((method, to?)));
+        let ((method, to), None) = (
+            destinations.next().ok_or("a request needs a method, such as get = \"userinfo\"")?,
+            destinations.next(),
+        ) else {
             return Err("a request has one method".to_owned());
         };
         let bodies = [

@@ -15,9 +15,9 @@ const FILES: &[(&str, &str)] = &[
 static BY_NAME: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     let mut by_name = Map::new();
     for (file, text) in FILES {
-        let named: Map<String, Value> =
+        let resources: Map<String, Value> =
             serde_json::from_str(text).unwrap_or_else(|error| panic!("specs/fixtures/{file}: {error}"));
-        by_name.extend(named);
+        by_name.extend(resources);
     }
     by_name
 });

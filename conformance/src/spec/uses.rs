@@ -101,8 +101,8 @@ impl FromStr for Use {
             return Ok(Self::Feature(*feature));
         }
         let unknown = || {
-            let known = FEATURES.map(|(_, name, _)| name).join(", ");
-            format!("'{text}' is not a feature: use one of {known}, or 'without PARAMETER VALUE'")
+            let names = FEATURES.map(|(_, name, _)| name).join(", ");
+            format!("'{text}' is not a feature: use one of {names}, or 'without PARAMETER VALUE'")
         };
         let rest = text.strip_prefix(WITHOUT).ok_or_else(unknown)?;
         let (parameter, value) = rest.split_once(' ').ok_or_else(unknown)?;
@@ -120,8 +120,8 @@ impl fmt::Display for Use {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Self::Feature(feature) => {
-                let named = FEATURES.iter().find(|(candidate, ..)| candidate == feature);
-                f.write_str(named.map_or("", |(_, name, _)| name))
+                let row = FEATURES.iter().find(|(candidate, ..)| candidate == feature);
+                f.write_str(row.map_or("", |(_, name, _)| name))
             }
             Self::Without { parameter, value } => write!(f, "{WITHOUT}{parameter} {value}"),
             Self::WithoutGrant { client, grant } => write!(f, "{WITHOUT}grant {client} {grant}"),

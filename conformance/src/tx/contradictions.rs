@@ -37,7 +37,5 @@ pub const CONTRADICTIONS: [Contradiction; 2] = [
 
 /// The contradiction that explains this difference of a test.
 pub fn explanation(suite: &str, test: &str, difference: &str) -> Option<&'static Contradiction> {
-    CONTRADICTIONS
-        .iter()
-        .find(|known| (known.suite, known.test, known.difference) == (suite, test, difference))
+    CONTRADICTIONS.iter().find(|row| (row.suite, row.test, row.difference) == (suite, test, difference))
 }

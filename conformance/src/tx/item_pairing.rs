@@ -44,15 +44,15 @@ impl<F: Fn(usize, usize) -> bool> ItemPairing<F> {
         self.partner[index].is_some() || self.seek_answer(index, &mut BTreeSet::new())
     }
 
-    fn seek_answer(&mut self, index: usize, seen: &mut BTreeSet<usize>) -> bool {
+    fn seek_answer(&mut self, index: usize, visited: &mut BTreeSet<usize>) -> bool {
         for of in 0..self.taken.len() {
-            if seen.contains(&of) || !self.fits(index, of) {
+            if visited.contains(&of) || !self.fits(index, of) {
                 continue;
             }
-            seen.insert(of);
+            visited.insert(of);
             let free = match self.taken[of] {
                 None => true,
-                Some(other) => self.seek_answer(other, seen),
+                Some(other) => self.seek_answer(other, visited),
             };
             if free {
                 self.pair(index, of);
@@ -67,15 +67,15 @@ impl<F: Fn(usize, usize) -> bool> ItemPairing<F> {
         self.taken[of].is_some() || self.seek_expected(of, &mut BTreeSet::new())
     }
 
-    fn seek_expected(&mut self, of: usize, seen: &mut BTreeSet<usize>) -> bool {
+    fn seek_expected(&mut self, of: usize, visited: &mut BTreeSet<usize>) -> bool {
         for index in 0..self.partner.len() {
-            if seen.contains(&index) || !self.fits(index, of) {
+            if visited.contains(&index) || !self.fits(index, of) {
                 continue;
             }
-            seen.insert(index);
+            visited.insert(index);
             let free = match self.partner[index] {
                 None => true,
-                Some(other) => self.seek_expected(other, seen),
+                Some(other) => self.seek_expected(other, visited),
             };
             if free {
                 self.pair(index, of);

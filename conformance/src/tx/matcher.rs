@@ -99,10 +99,10 @@ impl AnswerMatcher<'_> {
         let mut may_lack = list("$optional-properties$");
         // Three files of the suite use this spelling.
         may_lack.extend(list("$optional"));
-        let counted = list("$count-arrays$");
+        let counts = list("$count-arrays$");
         for (name, expected_value) in expected.iter().filter(|(name, _)| !name.starts_with('$')) {
             let here = join(path, name);
-            let Some(given) = answer.get(name) else {
+            let Some(actual) = answer.get(name) else {
                 let all_optional = || {
                     let items = expected_value.as_array().filter(|items| !items.is_empty());
                     items.is_some_and(|items| items.iter().all(|item| self.is_optional(item)))
@@ -113,9 +113,9 @@ impl AnswerMatcher<'_> {
                 return Some(format!("{here}: missing in the answer (expected {})", short(expected_value)));
             };
             if let Some(expected_value) =
-                expected_value.as_array().filter(|_| counted.contains(&name.as_str()))
+                expected_value.as_array().filter(|_| counts.contains(&name.as_str()))
             {
-                match given.as_array().map(Vec::len) {
+                match actual.as_array().map(Vec::len) {
                     Some(length) if length == expected_value.len() => continue,
                     Some(length) => {
                         return Some(format!(
@@ -123,10 +123,10 @@ impl AnswerMatcher<'_> {
                             expected_value.len()
                         ));
                     }
-                    None => return Some(format!("{here}: expected an array, got {}", short(given))),
+                    None => return Some(format!("{here}: expected an array, got {}", short(actual))),
                 }
             }
-            if let Some(difference) = self.value(expected_value, given, &here, notes) {
+            if let Some(difference) = self.value(expected_value, actual, &here, notes) {
                 return Some(difference);
             }
         }
@@ -149,10 +149,10 @@ impl AnswerMatcher<'_> {
             // The notes of this comparison are dropped, because it only tests a possible pair.
             self.value(&expected[index], &answer[of], path, &MissingItems::default()).is_none()
         });
-        let needed: Vec<usize> =
+        let required: Vec<usize> =
             (0..expected.len()).filter(|index| !self.is_optional(&expected[*index])).collect();
-        needed.iter().for_each(|index| pairing.pair_same_position(*index));
-        let missing = needed.iter().find(|index| !pairing.place_expected(**index)).copied();
+        required.iter().for_each(|index| pairing.pair_same_position(*index));
+        let missing = required.iter().find(|index| !pairing.place_expected(**index)).copied();
         if let Some(index) = missing {
             return Some(self.missing_item(&expected[index], answer, &pairing, path, notes));
         }

@@ -114,13 +114,13 @@ impl SuiteRun {
     }
 
     fn selects(&self, suite: &TestSuite, options: &SuiteOptions) -> bool {
-        let named = options.suites.is_empty() || options.suites.contains(&suite.name);
-        named && !suite.disabled && self.has_mode(suite.mode.as_ref())
+        let is_selected = options.suites.is_empty() || options.suites.contains(&suite.name);
+        is_selected && !suite.disabled && self.has_mode(suite.mode.as_ref())
     }
 
     fn selects_test(&self, test: &SuiteTest, options: &SuiteOptions) -> bool {
-        let named = options.operations.is_empty() || options.operations.contains(&test.operation);
-        named && self.has_mode(test.mode.as_ref())
+        let is_asked_for = options.operations.is_empty() || options.operations.contains(&test.operation);
+        is_asked_for && self.has_mode(test.mode.as_ref())
     }
 
     /// The verdict on a test that this run leaves out, or that the server cannot answer.
@@ -163,9 +163,9 @@ impl SuiteRun {
         let body = if is_reading { None } else { Some(self.request(suite, test)?) };
         let headers = self.headers(suite, test)?;
         let begin = Instant::now();
-        let sent = self.server.send(operation.path, body.as_ref(), headers).await;
+        let result = self.server.send(operation.path, body.as_ref(), headers).await;
         outcome.took = begin.elapsed();
-        let (status, answer) = match sent {
+        let (status, answer) = match result {
             Ok(answer) => answer,
             Err(error) => {
                 outcome.verdict = Verdict::Fail(format!("no answer: {error:#}"));
@@ -236,12 +236,16 @@ impl SuiteRun {
             None if is_second && kind(&expected) == "OperationOutcome" => "4xx",
             None => "2xx",
         };
-        let given = status.as_str();
+        let status_text = status.as_str();
         let fits = match expected_status.strip_suffix("xx") {
-            Some(class) => given.starts_with(class),
-            None => given == expected_status,
+            Some(class) => status_text.starts_with(class),
+            None => status_text == expected_status,
         };
-        if fits { Ok(notes) } else { Err(format!("HTTP status: expected {expected_status}, got {given}")) }
+        if fits {
+            Ok(notes)
+        } else {
+            Err(format!("HTTP status: expected {expected_status}, got {status_text}"))
+        }
     }
 
     fn request(&self, suite: &TestSuite, test: &SuiteTest) -> Result<Value> {

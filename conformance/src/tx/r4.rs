@@ -139,15 +139,15 @@ pub fn to_r5(value: &mut Value) {
         Value::Object(members) => {
             members.values_mut().for_each(to_r5);
             let Some(Value::Array(extensions)) = members.remove("extension") else { return };
-            let mut kept = Vec::new();
+            let mut items = Vec::new();
             for extension in extensions {
                 match element(&extension) {
                     Some((name, element)) => push(members, name, element),
-                    None => kept.push(extension),
+                    None => items.push(extension),
                 }
             }
-            if !kept.is_empty() {
-                members.insert("extension".to_owned(), Value::Array(kept));
+            if !items.is_empty() {
+                members.insert("extension".to_owned(), Value::Array(items));
             }
         }
         _ => {}
@@ -217,15 +217,15 @@ pub fn answer(value: &Value, expected: &Value, modes: &BTreeSet<String>) -> Valu
     scrub(&value, &urls)
 }
 
-fn extension_urls(value: &Value, found: &mut BTreeSet<String>) {
+fn extension_urls(value: &Value, all_urls: &mut BTreeSet<String>) {
     match value {
-        Value::Array(items) => items.iter().for_each(|item| extension_urls(item, found)),
+        Value::Array(items) => items.iter().for_each(|item| extension_urls(item, all_urls)),
         Value::Object(members) => {
             let extensions = members.get("extension").and_then(Value::as_array);
             let urls =
                 extensions.into_iter().flatten().filter_map(|extension| extension.get("url")?.as_str());
-            found.extend(urls.map(str::to_owned));
-            members.values().for_each(|value| extension_urls(value, found));
+            all_urls.extend(urls.map(str::to_owned));
+            members.values().for_each(|value| extension_urls(value, all_urls));
         }
         _ => {}
     }

@@ -68,7 +68,7 @@ pub fn build_request(request: &Request, variables: &Variables) -> Result<SentReq
     adapt::add_headers(variables, &url, &mut headers);
     let (body, media_type) = build_body(request, variables)?;
     let media_type = match &request.content_type {
-        Some(named) => Some(named.as_str()).filter(|named| !named.is_empty()),
+        Some(media_type) => Some(media_type.as_str()).filter(|text| !text.is_empty()),
         None => media_type,
     };
     if let Some(media_type) = media_type {

@@ -118,14 +118,14 @@ mod tests {
     fn a_request_is_converted_to_a_curl_command() {
         let mut headers = HeaderMap::new();
         headers.insert("accept", http::HeaderValue::from_static("it's"));
-        let sent = SentRequest {
+        let request = SentRequest {
             method: Method::POST,
             url: Url::parse("https://localhost:1/oauth2/token").unwrap(),
             headers,
             body: Bytes::from_static(b"a=b"),
         };
         assert_eq!(
-            curl(&sent),
+            curl(&request),
             r"curl -i -X POST -H 'accept: it'\''s' --data-raw 'a=b' 'https://localhost:1/oauth2/token'"
         );
     }

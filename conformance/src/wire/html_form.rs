@@ -138,10 +138,10 @@ mod tests {
             <input id='u' name=user><button name="answer" value="yes"> Allow </button></form>"#;
         let [form] = &forms(html)[..] else { panic!("one form") };
         assert_eq!((form.action.as_str(), form.is_post), ("/in?a=1&b=2", true));
-        let found: Vec<_> = form.inputs.iter().map(|i| (&*i.name, &*i.kind, &*i.value, &*i.label)).collect();
+        let inputs: Vec<_> = form.inputs.iter().map(|i| (&*i.name, &*i.kind, &*i.value, &*i.label)).collect();
         let expected =
             [("csrf", "hidden", "x\"y", ""), ("user", "text", "", ""), ("answer", "submit", "yes", "Allow")];
-        assert_eq!(found, expected);
+        assert_eq!(inputs, expected);
         assert_eq!(form_inputs(html).len(), 2);
     }
 

@@ -93,11 +93,11 @@ pub fn sign(jwk: &Value, header: &Value, claims: &Value) -> Result<String, KeyEr
 /// [`KeyError::Refused`] if the crypto library cannot generate a key.
 pub fn fresh_key(kid: &str) -> Result<Value, KeyError> {
     use aws_lc_rs::encoding::AsBigEndian as _;
-    let refused = KeyError::Refused("P-256");
+    let refusal = KeyError::Refused("P-256");
     let key =
         EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).map_err(|_| KeyError::Refused("P-256"))?;
     let (x, y) = key.public_key().as_ref()[1..].split_at(32);
-    let d = key.private_key().as_be_bytes().map_err(|_| refused)?;
+    let d = key.private_key().as_be_bytes().map_err(|_| refusal)?;
     let b64 = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
     Ok(json!({
         "kty": "EC", "crv": "P-256", "alg": "ES256", "use": "sig", "kid": kid,
@@ -128,8 +128,8 @@ pub fn is_signed(token: &str, keys: &Value) -> bool {
     let Some(parts) = parts(token) else { return false };
     let Some((message, signature)) = token.rsplit_once('.') else { return false };
     let Ok(signature) = URL_SAFE_NO_PAD.decode(signature) else { return false };
-    let named = &parts.header["kid"];
-    let fits = |key: &&Value| named.is_null() || key["kid"].is_null() || key["kid"] == *named;
+    let kid = &parts.header["kid"];
+    let fits = |key: &&Value| kid.is_null() || key["kid"].is_null() || key["kid"] == *kid;
     let mut candidates = keys["keys"].as_array().into_iter().flatten().filter(fits);
     candidates.any(|key| verify(key, &parts.header["alg"], message.as_bytes(), &signature).unwrap_or(false))
 }
@@ -199,17 +199,17 @@ mod tests {
     fn a_key_needs_no_id() {
         let (key, other) = (fresh_key("k1").unwrap(), fresh_key("k2").unwrap());
         let unnamed = sign(&key, &json!({ "alg": "ES256" }), &json!({})).unwrap();
-        let named = sign(&key, &json!({ "alg": "ES256", "kid": "k1" }), &json!({})).unwrap();
+        let token = sign(&key, &json!({ "alg": "ES256", "kid": "k1" }), &json!({})).unwrap();
         let both = json!({ "keys": [public_half(&other), public_half(&key)] });
         let mut nameless = public_half(&key);
         nameless.as_object_mut().unwrap().remove("kid");
-        assert!(is_signed(&unnamed, &both) && is_signed(&named, &both));
-        assert!(is_signed(&named, &json!({ "keys": [nameless] })));
+        assert!(is_signed(&unnamed, &both) && is_signed(&token, &both));
+        assert!(is_signed(&token, &json!({ "keys": [nameless] })));
         assert!(!is_signed(&unnamed, &json!({ "keys": [public_half(&other)] })));
         let renamed = sign(&key, &json!({ "alg": "ES256", "kid": "k2" }), &json!({})).unwrap();
         assert!(!is_signed(&renamed, &both), "the header names another key");
         let of_secret = format!("{}.{}.AA", encode(&json!({ "alg": "HS256" })), encode(&json!({})));
         assert_eq!(unknown_algorithm(&of_secret).as_deref(), Some("HS256"));
-        assert_eq!(unknown_algorithm(&named), None);
+        assert_eq!(unknown_algorithm(&token), None);
     }
 }

@@ -95,17 +95,17 @@ impl Variables {
                 _ => Value::String(self.fill(text)?),
             },
             Value::Array(items) => {
-                let mut filled = Vec::with_capacity(items.len());
+                let mut values = Vec::with_capacity(items.len());
                 for item in items {
                     match (item.get("$repeat"), item.get("times").and_then(Value::as_u64)) {
                         (Some(item), Some(times)) => {
                             let item = self.fill_json(item)?;
-                            filled.extend((0..times).map(|_| item.clone()));
+                            values.extend((0..times).map(|_| item.clone()));
                         }
-                        _ => filled.push(self.fill_json(item)?),
+                        _ => values.push(self.fill_json(item)?),
                     }
                 }
-                Value::Array(filled)
+                Value::Array(values)
             }
             Value::Object(members) => Value::Object(
                 members
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_text_that_is_one_variable_takes_its_type() {
-        let filled = vars().fill_json(&json!({ "a": "$user.age", "b": ["$code", "is $user.age"] })).unwrap();
-        assert_eq!(filled, json!({ "a": 7, "b": ["abc", "is 7"] }));
+        let value = vars().fill_json(&json!({ "a": "$user.age", "b": ["$code", "is $user.age"] })).unwrap();
+        assert_eq!(value, json!({ "a": 7, "b": ["abc", "is 7"] }));
     }
 }

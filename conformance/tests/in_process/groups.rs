@@ -54,7 +54,7 @@ pub fn group_of(case: &Case) -> Result<RowGroup, String> {
     }
     match case.given.as_slice() {
         [only] if only == RELEASES => Ok(RowGroup::Releases),
-        given if given.iter().all(|given| DEMO.contains(&given.as_str())) => Ok(RowGroup::Demo),
+        given if given.iter().all(|name| DEMO.contains(&name.as_str())) => Ok(RowGroup::Demo),
         given => Err(format!("no group of tests/in_process/groups.rs has the preconditions {given:?}")),
     }
 }

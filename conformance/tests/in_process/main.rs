@@ -49,8 +49,8 @@ fn try_case(service: &TerminologyService, case: &Case) -> Result<(), Verdict> {
     let mut exchanges = Vec::new();
     for step in &case.steps {
         let before = |error: String| Verdict::Fail(CaseFailure::before(error));
-        let sent = build_request(&step.request, &variables).map_err(|error| before(error.to_string()))?;
-        let result = service.answer(&sent).map_err(before)?;
+        let request = build_request(&step.request, &variables).map_err(|error| before(error.to_string()))?;
+        let result = service.answer(&request).map_err(before)?;
         let (is_error, body) = match result {
             Ok(body) => (false, body),
             Err(outcome) => (true, outcome),
@@ -59,8 +59,8 @@ fn try_case(service: &TerminologyService, case: &Case) -> Result<(), Verdict> {
         if let Some(status) = &step.expect.status
             && status.matches(StatusCode::OK.as_u16()) == is_error
         {
-            let found = if is_error { "an error" } else { "a result" };
-            differences.push(format!("status: {found} instead of {status}"));
+            let outcome = if is_error { "an error" } else { "a result" };
+            differences.push(format!("status: {outcome} instead of {status}"));
         }
         // The HTTP layer chooses the status of an error, so rows compare this status only over HTTP.
         let mut without_status: Step = step.clone();
@@ -71,9 +71,9 @@ fn try_case(service: &TerminologyService, case: &Case) -> Result<(), Verdict> {
         let fhir_json = HeaderValue::from_static("application/fhir+json");
         let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, fhir_json)]);
         let answer = Answer { status: StatusCode::OK, headers, body: Bytes::from(body) };
-        let checked = step_check::check_step(&without_status, &answer, &mut variables, &Value::Null, true);
-        differences.extend(checked.map_err(|error| before(error.to_string()))?);
-        exchanges.push(ShownExchange { request: exchange::curl(&sent), answer: answer.text() });
+        let comparison = step_check::check_step(&without_status, &answer, &mut variables, &Value::Null, true);
+        differences.extend(comparison.map_err(|error| before(error.to_string()))?);
+        exchanges.push(ShownExchange { request: exchange::curl(&request), answer: answer.text() });
         if !differences.is_empty() {
             return Err(Verdict::Fail(CaseFailure { exchanges, differences }));
         }

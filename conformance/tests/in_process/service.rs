@@ -52,18 +52,18 @@ impl TerminologyService {
     ///
     /// # Errors
     /// A message if the destination is not a terminology operation.
-    pub fn answer(&self, sent: &SentRequest) -> Result<Result<Vec<u8>, Vec<u8>>, String> {
+    pub fn answer(&self, request: &SentRequest) -> Result<Result<Vec<u8>, Vec<u8>>, String> {
         let urls = Value::Object(endpoints::of_trefoil(""));
         let base = endpoints::resolve("fhir/", "", &urls).map_err(|error| error.to_string())?;
-        let path = sent.url.path();
+        let path = request.url.path();
         let operation = path.strip_prefix(&base).and_then(TerminologyOperation::at_path);
         let (operation, id) = operation.ok_or_else(|| format!("{path} is not a terminology operation"))?;
         let level = id.map_or(OperationLevel::Type, OperationLevel::Instance);
-        let query = sent.url.query().unwrap_or_default();
-        let received = match sent.method {
-            Method::POST => ReceivedParameters::Body { body: &sent.body, query },
+        let query = request.url.query().unwrap_or_default();
+        let received = match request.method {
+            Method::POST => ReceivedParameters::Body { body: &request.body, query },
             Method::GET => ReceivedParameters::Query(query),
-            _ => return Err(format!("{} {path} is not a terminology operation", sent.method)),
+            _ => return Err(format!("{} {path} is not a terminology operation", request.method)),
         };
         let parameters = match received.parse(operation) {
             Ok(parameters) => parameters,
@@ -71,7 +71,7 @@ impl TerminologyService {
                 return Ok(Err(OperationOutcome::error(fault.code(), fault.text("the body")).to_json()));
             }
         };
-        let language = sent.headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
+        let language = request.headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
         let input = parameters.input().accept_language(language);
         let result = self.0.run(operation, level, input, NOW).map(|answer| answer.to_json());
         Ok(result.map_err(|error| error.outcome().to_json()))

@@ -74,15 +74,15 @@ impl BulkServer {
         if request.method == "POST" && body["resourceType"] != "Parameters" {
             return outcome(400, "The POST body should be a Parameters resource");
         }
-        let asked: HashMap<_, _> = request.url.query_pairs().into_owned().collect();
-        if asked.contains_key("patient") {
+        let query: HashMap<_, _> = request.url.query_pairs().into_owned().collect();
+        if query.contains_key("patient") {
             return outcome(400, "The \"patient\" parameter is only available in POST requests");
         }
-        let format = asked.get("_outputFormat").map_or("ndjson", String::as_str);
+        let format = query.get("_outputFormat").map_or("ndjson", String::as_str);
         if !["application/fhir+ndjson", "application/ndjson", "ndjson"].contains(&format) {
             return outcome(400, &format!("The \"{format}\" _outputFormat is not supported"));
         }
-        let types = asked.get("_type").map_or_else(|| TYPES.join(","), String::clone);
+        let types = query.get("_type").map_or_else(|| TYPES.join(","), String::clone);
         let types: Vec<String> = types.split(',').map(str::to_owned).collect();
         if let Some(unknown) = types.iter().find(|name| !TYPES.contains(&name.as_str())) {
             return outcome(

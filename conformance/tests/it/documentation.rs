@@ -74,8 +74,8 @@ fn check_sections(path: &str, sections: &[(&str, String)]) {
     if std::env::var_os("TREFOIL_UPDATE_DOCS").is_some() {
         std::fs::write(path, &expected).unwrap();
     }
-    let found = std::fs::read_to_string(path).unwrap();
-    assert_eq!(found, expected, "set TREFOIL_UPDATE_DOCS=1 to write the tables");
+    let text = std::fs::read_to_string(path).unwrap();
+    assert_eq!(text, expected, "set TREFOIL_UPDATE_DOCS=1 to write the tables");
 }
 
 #[test]

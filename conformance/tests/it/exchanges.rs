@@ -76,8 +76,8 @@ fn text(trial: &Trial, answer: &Answer, names: &[&str]) -> String {
 #[test]
 fn complete_responses_match_their_snapshots() {
     let trial = Trial::start();
-    let check = |name: &str, given: &[&str], request: &str, names: &[&str]| {
-        let answer = trial.ask(&mut trial.given(given), request);
+    let check = |name: &str, preconditions: &[&str], request: &str, names: &[&str]| {
+        let answer = trial.ask(&mut trial.given(preconditions), request);
         insta::assert_snapshot!(name, text(&trial, &answer, names));
     };
     check(

@@ -80,8 +80,8 @@ fn lines_of(page: &Path) -> Vec<Line> {
         let ends =
             text.is_empty() || item.is_some() || text.starts_with(['#', '|', '<']) || text.starts_with("```");
         if ends && !paragraph.is_empty() {
-            let found = sentences(&std::mem::take(&mut paragraph));
-            lines.extend(found.into_iter().map(|text| Line { heading: heading.clone(), text }));
+            let paragraph_sentences = sentences(&std::mem::take(&mut paragraph));
+            lines.extend(paragraph_sentences.into_iter().map(|text| Line { heading: heading.clone(), text }));
         }
         if text.starts_with("<!--") {
             // The rows of a generated table stand between two comments, below its head.
@@ -112,8 +112,8 @@ fn lines_of(page: &Path) -> Vec<Line> {
 fn patterns(line: &str) -> Vec<Regex> {
     let request = Regex::new(r"^((?:GET|POST|PUT|PATCH|DELETE)(?:, (?:GET|POST))*) (\S+)$").unwrap();
     let parameter = Regex::new(r"\\\{\w+\\\}").unwrap();
-    let named = if line.starts_with('|') { line.split(" | ").next().unwrap() } else { line };
-    let names = named.split('`').skip(1).step_by(2);
+    let name_part = if line.starts_with('|') { line.split(" | ").next().unwrap() } else { line };
+    let names = name_part.split('`').skip(1).step_by(2);
     let pattern = |name: &str| match request.captures(name) {
         Some(parts) => {
             let path = parts[2].replacen("{fhir}", "fhir", 1);
@@ -178,7 +178,7 @@ fn document() -> (String, Vec<String>) {
             heading = &line.heading;
             write!(text, "\n## {heading}\n\n| line | cases |\n|---|---|\n").unwrap();
         }
-        let shown = match cases_of(line, section, &specification.cases) {
+        let cases_cell = match cases_of(line, section, &specification.cases) {
             Err(reason) => {
                 counts[if reason.contains("no row yet") { 2 } else { 1 }] += 1;
                 format!("none: {reason}")
@@ -189,14 +189,14 @@ fn document() -> (String, Vec<String>) {
             }
             Ok(cases) => {
                 counts[0] += 1;
-                let named: Vec<_> = cases.iter().take(NAMED).map(|case| format!("`{}`", case.id)).collect();
+                let ids: Vec<_> = cases.iter().take(NAMED).map(|case| format!("`{}`", case.id)).collect();
                 match cases.len().saturating_sub(NAMED) {
-                    0 => named.join(", "),
-                    more => format!("{} and {more} more", named.join(", ")),
+                    0 => ids.join(", "),
+                    more => format!("{} and {more} more", ids.join(", ")),
                 }
             }
         };
-        writeln!(text, "| {} | {shown} |", cell(&line.text)).unwrap();
+        writeln!(text, "| {} | {cases_cell} |", cell(&line.text)).unwrap();
     }
     for section in &map.section {
         let of_section: Vec<_> = lines.iter().filter(|line| line.heading == section.heading).collect();
@@ -232,8 +232,8 @@ fn every_line_of_the_interface_has_its_cases() {
     if std::env::var_os("TREFOIL_UPDATE_DOCS").is_some() {
         std::fs::write(DOCUMENT, &document).unwrap();
     }
-    let written = std::fs::read_to_string(DOCUMENT).unwrap();
-    assert!(written == document, "set TREFOIL_UPDATE_DOCS=1 to write docs/interface-coverage.md");
+    let file_text = std::fs::read_to_string(DOCUMENT).unwrap();
+    assert!(file_text == document, "set TREFOIL_UPDATE_DOCS=1 to write docs/interface-coverage.md");
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn exported(trial: &Trial, scene: &mut CaseContext, path: &str) -> BTreeMap<Stri
             assert!(issue["details"]["text"].as_str().unwrap().contains("not exported, because "), "{line}");
         }
     }
-    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut laws_by_fault: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for output in manifest["output"].as_array().unwrap() {
         let (kind, url) = (output["type"].as_str().unwrap(), output["url"].as_str().unwrap());
         let file = trial.ask(scene, &format!("get = \"{url}\"\nbearer = \"$system_token\""));
@@ -63,10 +63,13 @@ fn exported(trial: &Trial, scene: &mut CaseContext, path: &str) -> BTreeMap<Stri
             let resource: Value = serde_json::from_str(line).unwrap();
             assert_eq!(resource["resourceType"], kind);
             let id = resource["id"].as_str().unwrap().to_owned();
-            assert!(found.entry(kind.to_owned()).or_default().insert(id.clone()), "{kind}/{id} stands twice");
+            assert!(
+                laws_by_fault.entry(kind.to_owned()).or_default().insert(id.clone()),
+                "{kind}/{id} stands twice"
+            );
         }
     }
-    found
+    laws_by_fault
 }
 
 #[test]
@@ -76,8 +79,8 @@ fn an_export_contains_exactly_the_selected_resources() {
     let project = trefoil_fixtures::project();
     let facts = project.facts();
     for group in &project.groups {
-        let found = exported(&trial, &mut scene, &format!("/fhir/R4/Group/{}/$export", group.id));
-        assert_eq!(found, facts.export_of(&group.id, false), "Group/{}", group.id);
+        let export = exported(&trial, &mut scene, &format!("/fhir/R4/Group/{}/$export", group.id));
+        assert_eq!(export, facts.export_of(&group.id, false), "Group/{}", group.id);
     }
     let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for resource in project.resources() {

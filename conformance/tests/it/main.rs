@@ -56,8 +56,8 @@ impl Trial {
     /// is 202.
     fn ask(&self, scene: &mut CaseContext, request: &str) -> Answer {
         let request: Request = toml::from_str(request).unwrap();
-        let sent = build_request(&request, &scene.vars).unwrap();
+        let http_request = build_request(&request, &scene.vars).unwrap();
         let repeated = RepeatedStatus { poll: request.poll, expects_limit: false };
-        self.runtime.block_on(exchange(&self.world, scene, &sent, repeated)).unwrap().0
+        self.runtime.block_on(exchange(&self.world, scene, &http_request, repeated)).unwrap().0
     }
 }

@@ -34,7 +34,7 @@ const KINDS: [&str; 5] = ["json", "junit", "html", "markdown", "badge"];
 fn answer(request: &Request, base: &str, issued: &Mutex<BTreeSet<&'static str>>) -> ResponseTemplate {
     let mut issued = issued.lock().unwrap();
     let path = request.url.path();
-    let sent: Vec<_> = request
+    let pairs: Vec<_> = request
         .headers
         .iter()
         .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap_or("")))
@@ -47,7 +47,7 @@ fn answer(request: &Request, base: &str, issued: &Mutex<BTreeSet<&'static str>>)
     }
     let issued = issued.iter().copied().collect::<Vec<_>>().join(" ");
     let secrets = format!("{PASSWORD} {CLIENT_SECRET} {COOKIE} {D} {issued}");
-    let echo = json!({ "secrets": secrets, "sent": sent, "body": body, "url": request.url.as_str() });
+    let echo = json!({ "secrets": secrets, "sent": pairs, "body": body, "url": request.url.as_str() });
     let response = ResponseTemplate::new(200)
         .insert_header("set-cookie", format!("sid={COOKIE}; Path=/").as_str())
         .insert_header("x-secrets", secrets.as_str());
@@ -142,8 +142,8 @@ fn no_report_contains_a_secret() {
     }
     for kind in KINDS.iter().copied().chain(["terminal"]) {
         let text = std::fs::read_to_string(path(kind)).unwrap();
-        let found: Vec<_> = secrets.iter().filter(|secret| text.contains(secret.as_str())).collect();
-        assert!(found.is_empty(), "{kind} contains {found:?}");
+        let leaks: Vec<_> = secrets.iter().filter(|secret| text.contains(secret.as_str())).collect();
+        assert!(leaks.is_empty(), "{kind} contains {leaks:?}");
         // Reports with exchanges contain the masked responses.
         assert!(text.contains("***") || ["markdown", "badge"].contains(&kind), "{kind}");
     }

@@ -86,8 +86,8 @@ async fn run_to_the_end(world: &TestEnvironment, options: &RunOptions) -> (RunEn
 /// Runs the suite against another maker's server, as `run URL --profile FILE --baseline FILE` does.
 async fn judge(url: &str, profile: Profile, judged: &str) -> RunSummary {
     let mut target = TestTarget::connect(url, profile, TargetKind::Other, TIMEOUT).await.unwrap();
-    let found = probe::probe(&target).await;
-    target.profile.extend(found);
+    let members = probe::probe(&target).await;
+    target.profile.extend(members);
     let gaps = spec::gaps(&std::fs::read_to_string(format!("{FOLDER}/judged/{judged}")).unwrap()).unwrap();
     let cases: Vec<_> = gaps.iter().map(|gap| gap.case.clone()).collect();
     let options = RunOptions {
@@ -386,9 +386,9 @@ fn terminology_is_brought_to_a_server_that_has_none() {
     let (summary, verdicts) = Runtime::new().unwrap().block_on(async {
         let mut target =
             TestTarget::connect(server.address(), profile, TargetKind::Other, TIMEOUT).await.unwrap();
-        let found = probe::probe(&target).await;
-        assert_eq!(found["tx_resources"], true);
-        target.profile.extend(found);
+        let members = probe::probe(&target).await;
+        assert_eq!(members["tx_resources"], true);
+        target.profile.extend(members);
         let selection = Selection { level: Level::Must, write: true, ..Selection::default() };
         run_on(&TestEnvironment::of(target), &RunOptions { selection, jobs: 8, ..RunOptions::default() })
             .await
@@ -482,8 +482,8 @@ fn a_server_that_dies_is_one_finding() {
         assert!(end.lost.is_some(), "{end:?}");
         assert!(end.summary.failed < 40 && end.summary.inconclusive > 50, "{}", end.summary);
         let silent = verdicts.faults().iter().filter(|fault| fault.contains("no answer")).count();
-        let lost =
+        let lost_count =
             verdicts.faults().iter().filter(|fault| fault.contains("does not answer any more")).count();
-        assert_eq!((silent, lost > 50), (lost, true), "each silence is the same finding");
+        assert_eq!((silent, lost_count > 50), (lost_count, true), "each silence is the same finding");
     });
 }

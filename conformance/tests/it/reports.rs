@@ -40,8 +40,8 @@ fn reports_are_written_from_a_json_report() {
     let run = path("run.jsonl");
 
     let (page, badge) = (format!("html={}", path("run.html")), format!("badge={}", path("run.svg")));
-    let written = program(&["report", &run, "--report", &page, "--report", &badge], &[]);
-    assert!(written.status.success() && written.stdout.is_empty(), "{written:?}");
+    let output = program(&["report", &run, "--report", &page, "--report", &badge], &[]);
+    assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
     let page = std::fs::read_to_string(path("run.html")).unwrap();
     assert!(page.contains("The run was interrupted after 1 of 2 cases.") && page.contains("x/y/z/one"));
     assert!(std::fs::read_to_string(path("run.svg")).unwrap().contains("1 failed"));
@@ -63,16 +63,16 @@ fn colours_are_for_terminals_or_on_request() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), interrupted_report()).unwrap();
     let path = file.path().display().to_string();
-    let shown = |args: &[&str], variables: &[(&str, &str)]| {
+    let run_with = |args: &[&str], variables: &[(&str, &str)]| {
         let output = program(&[&["report", &path], args].concat(), variables);
         String::from_utf8(output.stdout).unwrap()
     };
-    let plain = shown(&[], &[]);
+    let plain = run_with(&[], &[]);
     assert!(plain.ends_with("\n0 passed, 1 failed, interrupted\n") && !plain.contains('\u{1b}'), "{plain}");
-    let coloured = shown(&["--color", "always"], &[("NO_COLOR", "1")]);
+    let coloured = run_with(&["--color", "always"], &[("NO_COLOR", "1")]);
     assert!(coloured.contains("\u{1b}[31m1 failed\u{1b}[0m"), "{coloured}");
-    assert_eq!(shown(&["--color", "never"], &[("CLICOLOR_FORCE", "1")]), plain);
-    assert_eq!(shown(&["--color", "auto"], &[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")]), plain);
+    assert_eq!(run_with(&["--color", "never"], &[("CLICOLOR_FORCE", "1")]), plain);
+    assert_eq!(run_with(&["--color", "auto"], &[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")]), plain);
 }
 
 /// A run that has tested nothing is no success, and a profile that cannot be read is wrong usage.

@@ -88,9 +88,9 @@ async fn scripts_of_pages_sign_in_and_out() {
     let arrived = browser::authorize(&target, &mut cookies, Some(&ada), &params).await.unwrap();
     assert_eq!(arrived.as_str(), format!("{CLIENT}?code=c"));
     let bea = Credentials { username: "bea".to_owned(), ..ada };
-    let refused = browser::authorize(&target, &mut cookies, Some(&bea), &params).await.unwrap_err();
-    assert!(refused.to_string().contains("POST /session was answered with 404"), "{refused}");
-    let asked = get(format!("{}/sign-out", server.uri()).parse().unwrap());
-    let ended = browser::sign_out(&target, &mut cookies, &asked, &[GOODBYE.to_owned()]).await.unwrap();
-    assert_eq!(ended.header("location").as_deref(), Some(GOODBYE));
+    let error = browser::authorize(&target, &mut cookies, Some(&bea), &params).await.unwrap_err();
+    assert!(error.to_string().contains("POST /session was answered with 404"), "{error}");
+    let request = get(format!("{}/sign-out", server.uri()).parse().unwrap());
+    let end = browser::sign_out(&target, &mut cookies, &request, &[GOODBYE.to_owned()]).await.unwrap();
+    assert_eq!(end.header("location").as_deref(), Some(GOODBYE));
 }

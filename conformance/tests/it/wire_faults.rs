@@ -112,7 +112,7 @@ impl WireFault {
     fn change_request(&self, query: &mut String, headers: &mut http::HeaderMap, body: &mut Vec<u8>) {
         let parameters = || form_urlencoded::parse(query.as_bytes());
         let parameter =
-            |wanted: &str| parameters().find_map(|(name, value)| (name == wanted).then_some(value));
+            |parameter: &str| parameters().find_map(|(name, value)| (name == parameter).then_some(value));
         if self.takes_token_in_query
             && let Some(token) = parameter("access_token")
         {
@@ -151,8 +151,8 @@ impl WireFault {
             let values: Vec<_> = headers.get_all(&name).into_iter().cloned().collect();
             headers.remove(&name);
             for value in values {
-                let changed = pattern.replace_all(value.to_str().unwrap(), replacement).into_owned();
-                headers.append(&name, changed.parse().unwrap());
+                let value_text = pattern.replace_all(value.to_str().unwrap(), replacement).into_owned();
+                headers.append(&name, value_text.parse().unwrap());
             }
         }
         for (name, value) in &self.set_headers {
@@ -246,37 +246,41 @@ impl FaultyProxy {
             path = Regex::new(pattern).unwrap().replace(&path, replacement).into_owned();
         }
         let credentials = head.headers.get("authorization").map(|value| value.to_str().unwrap());
-        let sent = String::from_utf8_lossy(&body);
-        let key = format!("{} {path}{query} {} {sent}", head.method, credentials.unwrap_or_default());
+        let body_text = String::from_utf8_lossy(&body);
+        let key = format!("{} {path}{query} {} {body_text}", head.method, credentials.unwrap_or_default());
         let url = format!("{}{path}{query}", self.upstream);
-        let sent =
+        let response =
             self.client.request(head.method.clone(), url).headers(head.headers).body(body).send().await;
-        let Ok(answer) = sent else {
+        let Ok(answer) = response else {
             return Response::builder().status(502).body(Full::default()).unwrap();
         };
-        let mut changed = Response::builder().status(answer.status());
-        *changed.headers_mut().unwrap() = answer.headers().clone();
+        let mut builder = Response::builder().status(answer.status());
+        *builder.headers_mut().unwrap() = answer.headers().clone();
         let bytes = answer.bytes().await.unwrap_or_default();
-        let mut changed = changed.body(bytes.to_vec()).unwrap();
+        let mut response_to_client = builder.body(bytes.to_vec()).unwrap();
         for name in ["connection", "content-length", "transfer-encoding"] {
-            changed.headers_mut().remove(name);
+            response_to_client.headers_mut().remove(name);
         }
         if faults.iter().any(|fault| fault.replays) {
-            let mut seen = self.seen.lock().unwrap();
-            match seen.get(&key) {
-                Some(earlier) if changed.status().is_client_error() => changed = earlier.clone(),
-                _ if changed.status().is_success() => drop(seen.insert(key, changed.clone())),
+            let mut responses = self.seen.lock().unwrap();
+            match responses.get(&key) {
+                Some(earlier) if response_to_client.status().is_client_error() => {
+                    response_to_client = earlier.clone()
+                }
+                _ if response_to_client.status().is_success() => {
+                    drop(responses.insert(key, response_to_client.clone()))
+                }
                 _ => {}
             }
         }
-        let status = changed.status();
+        let status = response_to_client.status();
         let count = self.count.fetch_add(1, Ordering::Relaxed);
-        for fault in faults.iter().filter(|fault| fault.status.is_none_or(|wanted| status == wanted)) {
+        for fault in faults.iter().filter(|fault| fault.status.is_none_or(|expected| status == expected)) {
             if fault.one_in.is_none_or(|number| count.is_multiple_of(number)) {
-                fault.change_answer(&mut changed);
+                fault.change_answer(&mut response_to_client);
             }
         }
-        changed.map(|body| Full::new(body.into()))
+        response_to_client.map(|body| Full::new(body.into()))
     }
 }
 
@@ -387,21 +391,22 @@ async fn variations_that_standards_permit_are_no_failures() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn faults_on_the_wire_are_found() {
-    let wanted = std::env::var(VARIABLE).unwrap_or_default();
-    let chosen = faults("wire").into_iter().enumerate().filter(|(number, fault)| match wanted.as_str() {
-        "" => number % SAMPLE == 0,
-        "all" => true,
-        names => names.split(',').any(|name| fault.name.starts_with(name)),
-    });
-    let chosen: Vec<_> = chosen.map(|(_, fault)| fault).collect();
+    let pattern = std::env::var(VARIABLE).unwrap_or_default();
+    let faults_to_run =
+        faults("wire").into_iter().enumerate().filter(|(number, fault)| match pattern.as_str() {
+            "" => number % SAMPLE == 0,
+            "all" => true,
+            names => names.split(',').any(|name| fault.name.starts_with(name)),
+        });
+    let faults_to_run: Vec<_> = faults_to_run.map(|(_, fault)| fault).collect();
     let world = FaultyWorld::start().await;
     // Without a fault, the rows pass.
-    let rows: BTreeSet<String> = chosen.iter().flat_map(|fault| fault.rows.clone()).collect();
+    let rows: BTreeSet<String> = faults_to_run.iter().flat_map(|fault| fault.rows.clone()).collect();
     let rows: Vec<String> = rows.into_iter().collect();
     let failed = world.failed_rows(&rows, "must");
     assert!(failed.is_empty(), "without a fault: {failed:?}");
     let mut unseen = Vec::new();
-    for fault in &chosen {
+    for fault in &faults_to_run {
         *world.proxy.faults.lock().unwrap() = vec![fault.clone()];
         let failed = match &fault.law {
             Some(law) => world.failed_laws(law),
@@ -412,7 +417,11 @@ async fn faults_on_the_wire_are_found() {
             unseen.push(&fault.name);
         }
     }
-    println!("{} of {} faults on the wire were found", chosen.len() - unseen.len(), chosen.len());
+    println!(
+        "{} of {} faults on the wire were found",
+        faults_to_run.len() - unseen.len(),
+        faults_to_run.len()
+    );
     assert!(unseen.is_empty(), "unseen: {unseen:?}");
 }
 

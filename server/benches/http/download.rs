@@ -111,11 +111,11 @@ fn download(address: &str, request: &str) -> (f64, u64) {
         .next()
         .and_then(|text| text.parse().ok())
         .expect("the response has a Content-Length");
-    let mut left = length - (head.len() - end) as u64;
-    while left > 0 {
+    let mut remaining = length - (head.len() - end) as u64;
+    while remaining > 0 {
         let read = stream.read(&mut piece).expect("the server sends the rest");
-        assert!(read > 0, "{left} bytes are missing");
-        left -= read as u64;
+        assert!(read > 0, "{remaining} bytes are missing");
+        remaining -= read as u64;
     }
     (started.elapsed().as_secs_f64(), length)
 }

@@ -33,9 +33,9 @@ pub(crate) fn measure(work: &[Work], bench: &Bench, floor: &Server, folder: &Pat
     println!("{:<56} {:>12.0}", "reference: bare hyper", base.total);
     for work in work {
         let prepared = (work.prepare)(bench, 2 * REQUESTS);
-        let counted = count(&bench.trefoil, folder, &prepared);
-        println!("{:<56} {:>12.0} {:>16.0}", work.name, counted.total, counted.total - base.total);
-        for (instructions, function) in &counted.functions {
+        let totals = count(&bench.trefoil, folder, &prepared);
+        println!("{:<56} {:>12.0} {:>16.0}", work.name, totals.total, totals.total - base.total);
+        for (instructions, function) in &totals.functions {
             println!("    {instructions:>8.0}  {function}");
         }
     }

@@ -61,18 +61,18 @@ fn main() {
     let connections = args.iter().find_map(|arg| arg.strip_prefix("--connections=")?.parse().ok());
     let connections: usize = connections.unwrap_or(CONNECTIONS);
     let rounds = args.iter().find_map(|arg| arg.strip_prefix("--rounds=")?.parse().ok()).unwrap_or(3);
-    let wanted = args.iter().find(|arg| !arg.starts_with("--"));
+    let filter = args.iter().find(|arg| !arg.starts_with("--"));
     let this = std::env::current_exe().expect("the path of the running program is known");
     let data = tempfile::tempdir().expect("a temporary folder can be created");
     let work = [identity::work(), terminology::work()].into_iter().flatten();
-    let work: Vec<Work> = work.filter(|work| work.is_wanted(wanted)).collect();
+    let work: Vec<Work> = work.filter(|work| work.is_wanted(filter)).collect();
     if work.iter().any(|work| work.group == "terminology") {
         terminology::import(data.path());
     }
     // The name `bulk` includes the downloads, which are measured without TLS.
     let downloads = !counts
         && transport == Transport::Plain
-        && wanted.is_none_or(|wanted| wanted == "bulk" || wanted == "download");
+        && filter.is_none_or(|group| group == "bulk" || group == "download");
     if downloads {
         download::import(data.path());
     }
@@ -203,8 +203,8 @@ impl Work {
 
     /// Returns `true` if the command line selects the workload by its group or by a part of its name, or
     /// selects nothing.
-    fn is_wanted(&self, wanted: Option<&String>) -> bool {
-        wanted.is_none_or(|wanted| self.group == wanted || self.name.contains(wanted.as_str()))
+    fn is_wanted(&self, filter: Option<&String>) -> bool {
+        filter.is_none_or(|text| self.group == text || self.name.contains(text.as_str()))
     }
 }
 

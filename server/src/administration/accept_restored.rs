@@ -23,14 +23,14 @@ const REPEAT: [&str; 5] = [
 /// An error if the store is not a database, or the database cannot be written.
 pub async fn accept_restored(services: &AdminServices<'_>, events: EventSink<'_>) -> Result<()> {
     // The store of a running node refuses the database.
-    let known = services.resources.store();
-    let Some(store) = known.unannounced().await? else {
+    let open_store = services.resources.store();
+    let Some(store) = open_store.unannounced().await? else {
         bail!(
             "the store of {} is not a database that several nodes share: `trefoil restore` is all that it needs",
             services.data.display()
         );
     };
-    let refusal = known.refusal();
+    let refusal = open_store.refusal();
     let moment = store.last_time().await?.unwrap_or_default();
     bulk::record_restore(&store, moment, services.clock.now()).await?;
     end_sessions(store.clone(), services.clock).await?;

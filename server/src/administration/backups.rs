@@ -20,7 +20,7 @@ pub async fn run_backup(
 ) -> Result<u8> {
     let (sources, store, now) = (services.backups, services.resources.store(), services.clock.now());
     let location = sources.location(to.as_deref(), true)?;
-    let mut progress = |done| events(CommandEvent::Progress(progress_text(done)));
+    let mut progress = |so_far| events(CommandEvent::Progress(progress_text(so_far)));
     let manifest = sources.back_up(store, &location, full, now, &mut progress).await?;
     let text = manifest_lines(&manifest, location.name());
     events(CommandEvent::Record { text, json: json!(manifest) });
@@ -28,8 +28,8 @@ pub async fn run_backup(
 }
 
 /// The progress in words.
-pub fn progress_text(done: Progress) -> String {
-    let Progress { versions, records, files } = done;
+pub fn progress_text(progress: Progress) -> String {
+    let Progress { versions, records, files } = progress;
     format!("{versions} versions, {records} records, {files} files")
 }
 

@@ -75,8 +75,9 @@ fn check_configuration(services: &AdminServices<'_>) -> CheckedPart {
     match Config::load(&app.config.flags) {
         Ok(config) => {
             let mut part = CheckedPart::new(PART, "readable");
-            let changed = app.config.fixed.changed(&RestartSettings::of(&config));
-            part.notes.extend(changed.iter().map(|name| format!("{name} was changed; that needs a restart")));
+            let settings = app.config.fixed.changed(&RestartSettings::of(&config));
+            part.notes
+                .extend(settings.iter().map(|name| format!("{name} was changed; that needs a restart")));
             part
         }
         Err(error) => CheckedPart::failed(PART, format!("{error}; the next start would fail")),

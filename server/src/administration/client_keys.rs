@@ -44,11 +44,11 @@ pub fn write_key_pair(out: &Path, alg: KeyAlgorithm, kid: &str) -> Result<Answer
     }
     let private = generate_key(alg, kid)?;
     let public = json!({ "keys": [public_members(&private)] });
-    let written = |file: &Path| format!("failed to write {}", file.display());
+    let write_failure = |file: &Path| format!("failed to write {}", file.display());
     write_private(&private_file, &serde_json::to_string_pretty(&private)?)
-        .with_context(|| written(&private_file))?;
+        .with_context(|| write_failure(&private_file))?;
     std::fs::write(&public_file, serde_json::to_vec_pretty(&public)?)
-        .with_context(|| written(&public_file))?;
+        .with_context(|| write_failure(&public_file))?;
     let text = format!(
         "{}  the private key; it stays with the client\n{}  the public key, for example for\n\n  \
          trefoil client add ID --auth-method private_key_jwt --grant-type client_credentials --scope 'system/*.rs' --jwks {}",

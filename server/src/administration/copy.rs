@@ -154,7 +154,7 @@ pub async fn copy_between(
     let CopyTarget { config: to, flags, name, keeps_source } = target;
     let is_same_folder = same_folder(&to.data, &config.data);
     let (copied, _lock) = open_target(&to.engine, &to.data, is_running && is_same_folder).await?;
-    let mut progress = |done| events(CommandEvent::Progress(progress_text(done)));
+    let mut progress = |so_far| events(CommandEvent::Progress(progress_text(so_far)));
     let to_files = BackupSources::new(&to, &flags);
     let (mut files, mut ended) = (0, 0);
     let finish = async || {
@@ -168,9 +168,9 @@ pub async fn copy_between(
     let fhir_base = format!("{}/fhir/R4", config.base_url.as_deref().unwrap_or("https://localhost:8443"));
     let (from, into) =
         (CopiedStore { store, name: &from_name, fhir_base: &fhir_base }, (&copied, name.as_str()));
-    let done = copy_store(from, into, keeps_source, drain, finish, clock.now(), &mut progress).await?;
-    let done = Progress { files, ..done };
-    let mut text = format!("copied        {}\nto            {name}", progress_text(done));
+    let total = copy_store(from, into, keeps_source, drain, finish, clock.now(), &mut progress).await?;
+    let total = Progress { files, ..total };
+    let mut text = format!("copied        {}\nto            {name}", progress_text(total));
     if ended > 0 {
         text.push_str(&format!("\nexports       {ended} were running and have ended"));
     }
@@ -180,7 +180,7 @@ pub async fn copy_between(
     if !keeps_source && is_running {
         text.push_str("\nserver        stops; start it with the new store");
     }
-    let json = json!({ "versions": done.versions, "records": done.records, "files": files, "to": name });
+    let json = json!({ "versions": total.versions, "records": total.records, "files": files, "to": name });
     events(CommandEvent::Record { text, json });
     Ok(())
 }

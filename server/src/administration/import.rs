@@ -58,13 +58,13 @@ pub async fn run_import(
     if services.app.is_none() {
         indexes.remove_partial()?;
     }
-    let mut refused = false;
+    let mut has_refusals = false;
     for release in releases {
         if services.stop.is_cancelled() {
             events(CommandEvent::Trouble("stopped: the remaining releases were not imported".to_owned()));
             return Ok(STOPPED);
         }
-        refused |= !import_release(&indexes, services, release, events).await?;
+        has_refusals |= !import_release(&indexes, services, release, events).await?;
     }
     if count > 0
         && let Some(text) = default_edition(services).await?
@@ -72,7 +72,7 @@ pub async fn run_import(
         events(CommandEvent::Line(text));
     }
     if paths.is_empty() {
-        return Ok(u8::from(refused));
+        return Ok(u8::from(has_refusals));
     }
     let names = paths.iter().map(|path| path.display().to_string()).collect();
     let random = services.clock.random.clone();
@@ -119,7 +119,7 @@ pub async fn run_import(
         events(CommandEvent::Trouble(text.to_owned()));
         return Ok(STOPPED);
     }
-    Ok(u8::from(report.bad_total > 0 || refused))
+    Ok(u8::from(report.bad_total > 0 || has_refusals))
 }
 
 /// Checks that an edition is the id of a concept, and that a version is a date.
@@ -261,10 +261,10 @@ pub(super) async fn default_edition(services: &AdminServices<'_>) -> Result<Opti
 /// and one with the same id that does not describe the release is left as it is.
 async fn describe_release(services: &AdminServices<'_>, id: &str, index: &CodeSystemIndex) -> Result<()> {
     let description = index.description(id);
-    if let Ok(stored) = services.resources.read("CodeSystem", id).await {
-        let mut known: serde_json::Value = serde_json::from_slice(&stored.bytes)?;
-        known.as_object_mut().map(|members| members.remove("meta"));
-        if known == description || known["content"] != description["content"] {
+    if let Ok(resource) = services.resources.read("CodeSystem", id).await {
+        let mut code_system: serde_json::Value = serde_json::from_slice(&resource.bytes)?;
+        code_system.as_object_mut().map(|members| members.remove("meta"));
+        if code_system == description || code_system["content"] != description["content"] {
             return Ok(());
         }
     }

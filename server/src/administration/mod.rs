@@ -111,7 +111,7 @@ pub async fn run_command(AdminLine { data: mut args, mut command }: AdminLine) -
     let console = Console::new(args.output);
     let mut print = |event: CommandEvent| console.print_event(event);
     let stop = CancellationToken::new();
-    let done = async {
+    let work = async {
         input?;
         if let Some(answer) = command.run_in_program() {
             return Ok(answer?.tell(&mut print));
@@ -121,9 +121,9 @@ pub async fn run_command(AdminLine { data: mut args, mut command }: AdminLine) -
         }
         perform(&args, command, &stop, &mut print).await
     };
-    let done = done.await;
+    let result = work.await;
     console.clear();
-    match done {
+    match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("error: {error:#}");

@@ -52,9 +52,9 @@ impl PackageResolver {
         let cache =
             self.cache.clone().or_else(home).context("the home folder is unknown; add --package-cache")?;
         let package = self.find(&cache, name, version).with_context(|| {
-            let needed = by.last().map(|by| format!(", which {by} needs,")).unwrap_or_default();
+            let requirer = by.last().map(|by| format!(", which {by} needs,")).unwrap_or_default();
             format!(
-                "the package {name}#{version}{needed} is not in {}; install it there, or name its .tgz file",
+                "the package {name}#{version}{requirer} is not in {}; install it there, or name its .tgz file",
                 cache.display()
             )
         })?;

@@ -121,10 +121,10 @@ mod tests {
     /// The forms of a command: with what it requires, and with each further flag.
     fn forms(row: &CommandRow, file: &Path) -> Vec<String> {
         let command = row.command_line();
-        let shown = || command.get_arguments().filter(|argument| !argument.is_hide_set());
+        let visible = || command.get_arguments().filter(|argument| !argument.is_hide_set());
         let required: Vec<String> =
-            shown().filter(|one| one.is_required_set()).flat_map(|one| words(one, file)).collect();
-        let optional = shown().filter(|one| !one.is_required_set()).map(|one| words(one, file));
+            visible().filter(|one| one.is_required_set()).flat_map(|one| words(one, file)).collect();
+        let optional = visible().filter(|one| !one.is_required_set()).map(|one| words(one, file));
         let lines: Vec<Vec<String>> = std::iter::once(Vec::new()).chain(optional).collect();
         let mut forms = Vec::new();
         for more in &lines {

@@ -75,7 +75,7 @@ pub async fn run_purge(services: &AdminServices<'_>, resource: &str, events: Eve
         reason: EXPORT_ENDED,
         retention: FAILURE_SHOWN,
     };
-    let ended = archive.end_exports(store, &content, now).await?;
+    let end = archive.end_exports(store, &content, now).await?;
     if let Some(app) = services.app {
         app.bulk.stop_ended(now).await?;
     }
@@ -84,21 +84,21 @@ pub async fn run_purge(services: &AdminServices<'_>, resource: &str, events: Eve
     let searches = searches.context("failed to overwrite searches in the audit log")?;
 
     let is_rewritten = rewrite_files(services, events).await.context(STILL_IN_FILES)?;
-    let named: Vec<_> = shared.iter().take(MAX_NAMED).map(ToString::to_string).collect();
+    let names: Vec<_> = shared.iter().take(MAX_NAMED).map(ToString::to_string).collect();
     let mut lines = vec![
         format!("erased {} with {} resources, {versions} versions", record.resource, record.resources),
-        format!("ended {ended} exports, overwrote {searches} searches in the audit log"),
+        format!("ended {end} exports, overwrote {searches} searches in the audit log"),
     ];
     if !shared.is_empty() {
-        let more = if shared.len() > named.len() { ", …" } else { "" };
+        let more = if shared.len() > names.len() { ", …" } else { "" };
         lines.push(format!(
             "kept {} resources that belong to other patients, too: {}{more}",
             shared.len(),
-            named.join(", ")
+            names.join(", ")
         ));
     }
     let json = json!({
-        "erased": record, "versions": versions, "ended_exports": ended, "searches": searches,
+        "erased": record, "versions": versions, "ended_exports": end, "searches": searches,
         "shared": shared.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "files_rewritten": is_rewritten,
     });

@@ -34,9 +34,9 @@ pub async fn user_warnings(resources: &Resources, user: &User) -> Vec<String> {
 
 fn scope_warnings(scopes: &Scopes) -> Vec<String> {
     let warning = |scope: &str| {
-        let named = |nearest: &str| format!("scope '{scope}' is not known; did you mean '{nearest}'?");
+        let suggestion = |nearest: &str| format!("scope '{scope}' is not known; did you mean '{nearest}'?");
         if let Some(nearest) = nearest_scope(scope) {
-            return Some(named(&nearest));
+            return Some(suggestion(&nearest));
         }
         if ScopeContext::of(scope).is_some() && SmartScope::parse(scope).is_none() {
             return Some(format!("scope '{scope}' opens nothing; use one such as user/Observation.rs"));
@@ -44,7 +44,7 @@ fn scope_warnings(scopes: &Scopes) -> Vec<String> {
         let (context, rest) = scope.split_once('/')?;
         let nearest = nearest_name(context, ScopeContext::NAMES.iter().copied())
             .filter(|nearest| *nearest != context)?;
-        Some(named(&format!("{nearest}/{rest}")))
+        Some(suggestion(&format!("{nearest}/{rest}")))
     };
     scopes.iter().filter_map(warning).collect()
 }

@@ -104,9 +104,10 @@ async fn serve_command(app: &App, stream: UnixStream) -> Result<()> {
         let services = AdminServices::of_running(app, &stop);
         let progress = sender.clone();
         let mut events = move |event| drop(progress.send(event));
-        let done = execute_command(&services, command, &mut events);
-        let (done, recorded) = Box::pin(app.logs.audit.on_behalf(AuditCaller::operator(), done)).await;
-        let code = match done.and_then(|code| {
+        let execution = execute_command(&services, command, &mut events);
+        let (execution, recorded) =
+            Box::pin(app.logs.audit.on_behalf(AuditCaller::operator(), execution)).await;
+        let code = match execution.and_then(|code| {
             recorded.map(|()| code).context("the command succeeded, but its audit event was not written")
         }) {
             Ok(code) => code,

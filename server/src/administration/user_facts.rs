@@ -36,13 +36,13 @@ pub fn user_facts(
     }));
     if let Some(mapped) = &user.mapped {
         let values = mapped.values.iter().flatten().map(|(claim, value)| format!("{claim}={value}"));
-        let given: Vec<_> = values.chain(mapped.fhir_user.clone()).collect();
+        let references: Vec<_> = values.chain(mapped.fhir_user.clone()).collect();
         let of = mapped.issuer.as_deref().unwrap_or("a provider, before an upgrade");
         let until = match providers.iter().find(|provider| mapped.issuer.as_ref() == Some(&provider.issuer)) {
             Some(provider) => format!("until {}", time(mapped.ends(provider.rights_max_age))),
             None => "which count while this provider is configured".to_owned(),
         };
-        rows.push(("rights".to_owned(), format!("{}  from {of}, {until}", given.join(" "))));
+        rows.push(("rights".to_owned(), format!("{}  from {of}, {until}", references.join(" "))));
     }
     for passkey in &methods.passkeys {
         let used =

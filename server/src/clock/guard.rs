@@ -52,9 +52,9 @@ impl ClockGuard {
     /// Accepts the present time of the wall clock.
     pub fn new(wall: Arc<dyn Fn() -> Timestamp + Send + Sync>, boot: BootTime) -> Self {
         let zero = zero(wall(), boot());
-        let accepted = Mutex::new(AcceptedClock { zero, has_jumped: false });
+        let clock_state = Mutex::new(AcceptedClock { zero, has_jumped: false });
         let (ahead_of_database_s, accepts_jumps) = (AtomicI64::new(0), AtomicBool::new(false));
-        Self { wall, boot, accepted, ahead_of_database_s, accepts_jumps }
+        Self { wall, boot, accepted: clock_state, ahead_of_database_s, accepts_jumps }
     }
 
     /// Accepts all further jumps at once, and logs them.
@@ -65,9 +65,9 @@ impl ClockGuard {
     /// Compares the wall clock with the clock of the database, which was read between `asked` and now.
     /// Returns the difference if it is too large; writes are then refused until the next comparison. A late
     /// answer is not a difference. If they agree, a jump before `asked` is accepted.
-    pub fn compare(&self, asked: Timestamp, database: Timestamp) -> Option<SignedDuration> {
+    pub fn compare(&self, local: Timestamp, database: Timestamp) -> Option<SignedDuration> {
         let now = (self.wall)();
-        let (least, most) = (asked.duration_since(database), now.duration_since(database));
+        let (least, most) = (local.duration_since(database), now.duration_since(database));
         let ahead = if least > SignedDuration::ZERO { least } else { most.min(SignedDuration::ZERO) };
         let is_accepted = ahead.abs() <= MAX_DIFFERENCE;
         let ahead_s = if is_accepted { 0 } else { ahead.as_secs() };
@@ -79,7 +79,7 @@ impl ClockGuard {
             );
         }
         // If the clock has jumped since `asked`, the database may have been read before.
-        if is_accepted && now.duration_since(asked) < TOLERANCE {
+        if is_accepted && now.duration_since(local) < TOLERANCE {
             self.accept_jump("the database has the same time");
         }
         (!is_accepted).then_some(ahead)
@@ -87,13 +87,13 @@ impl ClockGuard {
 
     /// Accepts a jump, if there was one.
     fn accept_jump(&self, why: &str) {
-        let mut accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clock_state = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
         let zero = zero((self.wall)(), (self.boot)());
-        let ahead = zero.duration_since(accepted.zero);
+        let ahead = zero.duration_since(clock_state.zero);
         if ahead > TOLERANCE {
             let ahead_s = ahead.as_secs();
             tracing::warn!(ahead_s, "a jump of the clock of this machine was accepted, because {why}");
-            *accepted = AcceptedClock { zero, has_jumped: false };
+            *clock_state = AcceptedClock { zero, has_jumped: false };
         }
     }
 
@@ -110,19 +110,19 @@ impl ClockGuard {
         if self.accepts_jumps.load(Ordering::Relaxed) {
             self.accept_jump("of [server] clock_jump");
         }
-        let mut accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clock_state = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
         let zero = zero((self.wall)(), (self.boot)());
-        let ahead = zero.duration_since(accepted.zero);
+        let ahead = zero.duration_since(clock_state.zero);
         if ahead <= TOLERANCE {
-            if accepted.has_jumped || ahead < -TOLERANCE {
+            if clock_state.has_jumped || ahead < -TOLERANCE {
                 tracing::warn!(moved_s = ahead.as_secs(), "the clock of this machine was set back");
             }
-            *accepted = AcceptedClock { zero, has_jumped: false };
+            *clock_state = AcceptedClock { zero, has_jumped: false };
             return Ok(());
         }
         let ahead_s = ahead.as_secs();
-        if !accepted.has_jumped {
-            accepted.has_jumped = true;
+        if !clock_state.has_jumped {
+            clock_state.has_jumped = true;
             tracing::error!(
                 ahead_s,
                 "the clock of this machine has jumped ahead; writes are refused until it is corrected, accepted with \
@@ -134,10 +134,10 @@ impl ClockGuard {
 
     /// Accepts the present time of the wall clock, and returns how far it had moved.
     pub fn accept(&self) -> SignedDuration {
-        let mut accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clock_state = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
         let zero = zero((self.wall)(), (self.boot)());
-        let moved = zero.duration_since(accepted.zero);
-        *accepted = AcceptedClock { zero, has_jumped: false };
+        let moved = zero.duration_since(clock_state.zero);
+        *clock_state = AcceptedClock { zero, has_jumped: false };
         moved
     }
 }
@@ -251,9 +251,9 @@ mod tests {
         assert_eq!(differs, Some(SignedDuration::from_secs(600)));
         assert!(guard.check().is_err());
         // The database was asked before the jump.
-        let asked = now();
+        let local = now();
         clocks.set(600);
-        assert_eq!(guard.compare(asked, asked), None);
+        assert_eq!(guard.compare(local, local), None);
         assert!(guard.check().is_err());
         assert_eq!(guard.compare(now(), now()), None);
         assert_eq!(guard.check(), Ok(()));
@@ -287,10 +287,10 @@ mod tests {
         let put = || vec![LedgerWrite::put("k", "v", Expect::Any)];
         store.write(put(), now).await.unwrap();
         clocks.set(3_600);
-        let refused = Err(StoreError::Clock { ahead_s: 3_600 });
-        assert_eq!(store.write(put(), now).await.map(drop), refused);
-        assert_eq!(store.snapshot(now).await.map(drop), refused);
-        assert_eq!(store.check_writable().await, refused);
+        let error = Err(StoreError::Clock { ahead_s: 3_600 });
+        assert_eq!(store.write(put(), now).await.map(drop), error);
+        assert_eq!(store.snapshot(now).await.map(drop), error);
+        assert_eq!(store.check_writable().await, error);
         assert!(store.get("k", now).await.unwrap().is_some());
         guard.accept();
         store.write(put(), now).await.unwrap();

@@ -95,8 +95,8 @@ impl BackupSection {
         let Some(to) = &self.to else { return Ok(BackupConfig { schedule: None, key }) };
         let to_text = match is_bucket(to.as_ref()) {
             true => {
-                let checked = access.location(to.as_ref());
-                checked.map_err(|why| source.value_error(to.span(), "to", why))?;
+                let location = access.location(to.as_ref());
+                location.map_err(|why| source.value_error(to.span(), "to", why))?;
                 to.as_ref().clone()
             }
             false => source.resolve_path(to.as_ref().as_ref()).display().to_string(),

@@ -144,9 +144,9 @@ impl FilesSection {
             let why = format!("a file in a bucket can have up to {MAX_FILE_SIZE} bytes");
             return Err(source.value_error(bulk.file_size.span(), "file_size", why));
         }
-        let opened = access.open(location.as_ref(), *self.signed_downloads.as_ref());
-        let opened = opened.map_err(|why| source.value_error(location.span(), "location", why))?;
-        Ok(FilesConfig { bucket: Some(opened), access, description: self.describe() })
+        let bucket = access.open(location.as_ref(), *self.signed_downloads.as_ref());
+        let bucket = bucket.map_err(|why| source.value_error(location.span(), "location", why))?;
+        Ok(FilesConfig { bucket: Some(bucket), access, description: self.describe() })
     }
 
     /// A builder with the credentials of this table, or those of the environment.
@@ -259,7 +259,7 @@ mod tests {
         let bucket = config.files.bucket.as_ref().unwrap();
         assert_eq!((bucket.prefix.as_ref(), bucket.signer.is_some()), ("a/b", true));
         let secret = std::env::var("HOME").unwrap();
-        let shown = format!("{config:?} {:?}", restart_settings::RestartSettings::of(&config));
-        assert!(shown.contains("s3://bucket/a/b") && !shown.contains(&format!("\"{secret}\"")), "{shown}");
+        let text = format!("{config:?} {:?}", restart_settings::RestartSettings::of(&config));
+        assert!(text.contains("s3://bucket/a/b") && !text.contains(&format!("\"{secret}\"")), "{text}");
     }
 }

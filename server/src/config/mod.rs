@@ -305,8 +305,8 @@ impl Config {
 pub fn exit_code(error: &anyhow::Error) -> ExitCode {
     let wrong_key =
         matches!(error.downcast_ref::<SecretStorageError>(), Some(SecretStorageError::Encryption(_)));
-    let refused = error.downcast_ref::<ConfigError>().is_some();
-    ExitCode::from(if wrong_key || refused { 3 } else { 1 })
+    let is_config_error = error.downcast_ref::<ConfigError>().is_some();
+    ExitCode::from(if wrong_key || is_config_error { 3 } else { 1 })
 }
 
 #[cfg(test)]

@@ -200,7 +200,7 @@ async fn seed_clients(app: &App, clients: &fixtures::DemoClients) -> Result<Vec<
 }
 
 async fn seed_client(app: &App, client: &fixtures::DemoClient) -> Result<Value> {
-    let mut shown = json!({
+    let mut fields = json!({
         "client_id": client.client_id,
         "redirect_uris": client.redirect_uris,
         "post_logout_redirect_uris": client.redirect_uris,
@@ -212,17 +212,17 @@ async fn seed_client(app: &App, client: &fixtures::DemoClient) -> Result<Value> 
     let has_secret = client.auth_methods.iter().any(|method| method.starts_with("client_secret"));
     let secret = has_secret.then(|| app.clock.random.secret());
     if let Some(secret) = &secret {
-        shown["client_secret"] = secret.as_str().into();
+        fields["client_secret"] = secret.as_str().into();
     }
     let mut jwks = Vec::new();
     if let Some(alg) = &client.alg {
         let alg_of_key = if alg == "ES384" { KeyAlgorithm::Es384 } else { KeyAlgorithm::Rs384 };
         let private = generate_key(alg_of_key, &format!("{}-1", client.client_id))?;
         jwks.push(public_members(&private));
-        shown["alg"] = alg.as_str().into();
-        shown["jwk"] = private;
+        fields["alg"] = alg.as_str().into();
+        fields["jwk"] = private;
         // A backend client has no reserved scopes, so its scopes are one list.
-        shown["scopes"] = json!(client.scopes.iter().chain(&client.custom_scopes).collect::<Vec<_>>());
+        fields["scopes"] = json!(client.scopes.iter().chain(&client.custom_scopes).collect::<Vec<_>>());
     }
     let response_types: Vec<ResponseType> = parse_variants(&client.response_types);
     let record = Client {
@@ -256,7 +256,7 @@ async fn seed_client(app: &App, client: &fixtures::DemoClient) -> Result<Value> 
         ..Client::new(&client.client_id)
     };
     app.identity.clients.add_client(&record, app.clock.now()).await?;
-    Ok(shown)
+    Ok(fields)
 }
 
 /// Parses the texts that are variants of an enum, and drops the others.

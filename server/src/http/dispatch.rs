@@ -407,8 +407,8 @@ mod tests {
     #[test]
     fn requests_that_may_write_run_to_their_end() {
         let is_cancelled = |method: Method, path: &str| {
-            let found = find(path).ok().and_then(|(routes, _)| routes.method(&method));
-            found.is_some_and(Route::only_reads)
+            let row = find(path).ok().and_then(|(routes, _)| routes.method(&method));
+            row.is_some_and(Route::only_reads)
         };
         for path in [
             "/fhir/R4/Patient",

@@ -125,12 +125,12 @@ impl RequestBody {
             Some(_) => TRANSACTION_ENTRY_COST,
             None => BATCH_ENTRY_COST,
         };
-        let needed = body.len() * BODY_COST + entries * entry_cost;
-        if entries > 1 && needed > self.reservation.largest() {
+        let cost = body.len() * BODY_COST + entries * entry_cost;
+        if entries > 1 && cost > self.reservation.largest() {
             let most = self.reservation.largest().saturating_sub(body.len() * BODY_COST) / entry_cost;
             return Err(ReadBodyError::TooManyEntries { entries, most });
         }
-        self.reservation.cover(needed).await.map_err(ReadBodyError::Busy)
+        self.reservation.cover(cost).await.map_err(ReadBodyError::Busy)
     }
 
     /// Reserves the memory for a body of this length and for its processing.
@@ -146,10 +146,10 @@ impl Drop for RequestBody {
     fn drop(&mut self) {
         let Some(mut stream) = self.stream.take().filter(|_| self.comes) else { return };
         tokio::spawn(tokio::time::timeout(DRAIN_TIME, async move {
-            let mut left = DRAIN_BYTES;
+            let mut bytes_left = DRAIN_BYTES;
             while let Some(Ok(piece)) = stream.next().await {
-                let Some(rest) = left.checked_sub(piece.len()) else { return };
-                left = rest;
+                let Some(rest) = bytes_left.checked_sub(piece.len()) else { return };
+                bytes_left = rest;
             }
         }));
     }
@@ -255,9 +255,9 @@ impl RequestContext {
     /// # Errors
     /// [`BadProof::Count`] for a `DPoP` token without exactly one proof.
     pub fn credentials(&self) -> Result<Option<TokenCredentials<'_>>, BadProof> {
-        let mut sent = self.headers.get_all(header::AUTHORIZATION).iter();
-        let (Some(sent), None) = (sent.next(), sent.next()) else { return Ok(None) };
-        let Some((scheme, token)) = header_text(sent).and_then(|value| value.split_once(' ')) else {
+        let mut values = self.headers.get_all(header::AUTHORIZATION).iter();
+        let (Some(first), None) = (values.next(), values.next()) else { return Ok(None) };
+        let Some((scheme, token)) = header_text(first).and_then(|value| value.split_once(' ')) else {
             return Ok(None);
         };
         let token = token.trim();
@@ -340,13 +340,13 @@ mod tests {
     #[test]
     fn if_none_match_is_compared_weakly() {
         #[track_caller]
-        fn check(sent: &[&'static str], contains: bool) {
+        fn check(values: &[&'static str], contains: bool) {
             let mut headers = HeaderMap::new();
-            for value in sent {
+            for value in values {
                 headers.append(header::IF_NONE_MATCH, http::HeaderValue::from_static(value));
             }
-            assert_eq!(if_none_match_contains(&headers, "\"e\""), contains, "{sent:?}");
-            assert_eq!(if_none_match_contains(&headers, "W/\"e\""), contains, "{sent:?}");
+            assert_eq!(if_none_match_contains(&headers, "\"e\""), contains, "{values:?}");
+            assert_eq!(if_none_match_contains(&headers, "W/\"e\""), contains, "{values:?}");
         }
         check(&["\"e\""], true);
         check(&["W/\"e\""], true);

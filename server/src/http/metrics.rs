@@ -122,7 +122,7 @@ impl Scrape {
         let all: Vec<_> = routes::all().collect();
         let series = app.logs.metrics.series(all.len());
         // The last series has no route.
-        let named = |(index, series): (usize, &RouteSeries)| {
+        let route_lines = |(index, series): (usize, &RouteSeries)| {
             let counts = series.counts()?;
             Some(match all.get(index) {
                 Some(route) => (route.method.as_str(), format!("/{}", route.path), counts),
@@ -130,7 +130,7 @@ impl Scrape {
             })
         };
         Self {
-            routes: series.iter().enumerate().filter_map(named).collect(),
+            routes: series.iter().enumerate().filter_map(route_lines).collect(),
             events: app.logs.audit.counts().events(),
             refusals: app.logs.audit.counts().refusals(),
             throttle: [
@@ -281,17 +281,17 @@ fn store_gauges(app: &App) -> Vec<Gauge> {
             vec![("used", used), ("idle", database.idle as f64), ("awaited", database.waiting as f64)];
         labelled("trefoil_database_connections", "Connections to the database", "state", states)
     });
-    let refused = connections.is_some().then(|| {
-        let refused = f64::from(u8::from(app.store.refusal().is_some()));
+    let refusal_line = connections.is_some().then(|| {
+        let is_refusing = f64::from(u8::from(app.store.refusal().is_some()));
         gauge(
             "trefoil_database_refused",
             "1 while the database lacks something that this node knows",
-            refused,
+            is_refusing,
         )
     });
     let heard = app.store.heard_seq().0 as f64;
     let heard = gauge("trefoil_store_heard_sequence", "Last commit that this node has heard of", heard);
-    files.into_iter().chain(connections).chain(refused).chain([heard]).collect()
+    files.into_iter().chain(connections).chain(refusal_line).chain([heard]).collect()
 }
 
 /// Counters without labels. Their names get the ending `_total`.

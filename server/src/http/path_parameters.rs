@@ -46,10 +46,10 @@ pub struct ResourceType(pub &'static str);
 
 impl FromPath for ResourceType {
     fn from_path(path: &mut PathParameters, name: &str) -> Result<Self, Problem> {
-        let named = String::from_path(path, name)?;
-        fhir::resource_type(&named).map(Self).ok_or_else(|| {
-            let named: String = named.chars().filter(|c| !c.is_control()).take(100).collect();
-            let text = fhir::not_a_type(&named);
+        let text = String::from_path(path, name)?;
+        fhir::resource_type(&text).map(Self).ok_or_else(|| {
+            let text: String = text.chars().filter(|c| !c.is_control()).take(100).collect();
+            let text = fhir::not_a_type(&text);
             problem::fhir_error(StatusCode::NOT_FOUND, IssueCode::NotSupported, text).into()
         })
     }

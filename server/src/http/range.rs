@@ -119,10 +119,10 @@ mod tests {
     #[test]
     fn one_range_is_read() {
         #[track_caller]
-        fn check(range_: &str, length: u64, asked: RequestedRange) {
+        fn check(range_: &str, length: u64, expected: RequestedRange) {
             assert_eq!(
                 requested_range(&headers(&[("range", range_)]), "\"e\"", length),
-                asked,
+                expected,
                 "{range_} of {length}"
             );
         }

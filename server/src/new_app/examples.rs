@@ -198,7 +198,7 @@ mod tests {
             (name, programs(*kind))
         });
         let sections: Vec<_> = sections.collect();
-        let named: Vec<_> = sections.iter().map(|(name, text)| (name.as_str(), text.clone())).collect();
-        check_page("languages.md", &named);
+        let sections: Vec<_> = sections.iter().map(|(name, text)| (name.as_str(), text.clone())).collect();
+        check_page("languages.md", &sections);
     }
 }

@@ -78,12 +78,12 @@ pub struct NewAppArgs {
 
 /// Runs the command.
 pub async fn run_new_app(args: NewAppArgs) -> ExitCode {
-    let done = match (args.page, args.remove) {
+    let result = match (args.page, args.remove) {
         (true, _) => page::ask_on_page(Box::new(move |words| Box::pin(make(args.data.clone(), words)))).await,
         (false, true) => remove(&args).await,
         (false, false) => Box::pin(create(&args)).await,
     };
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -182,9 +182,9 @@ fn ask<T: ValueEnum + Copy>(question: &str, option: &str, choices: &[T]) -> Resu
 
 /// Extends the scopes that a user may grant by those of the app, after a question.
 async fn allow_scopes(args: &NewAppArgs, username: &str, scope: &str) -> Result<()> {
-    let shown = administer(&args.data, &["user", "show", username]).await?;
+    let user_lines = administer(&args.data, &["user", "show", username]).await?;
     let allowed =
-        shown.first().and_then(|user| user["allowed_scopes"].as_str()).unwrap_or_default().to_owned();
+        user_lines.first().and_then(|user| user["allowed_scopes"].as_str()).unwrap_or_default().to_owned();
     let missing: Vec<_> = scope
         .split_whitespace()
         .filter(|scope| !allowed.split_whitespace().any(|one| one == *scope))
@@ -355,13 +355,16 @@ async fn remove(args: &NewAppArgs) -> Result<()> {
         }
     }
     // The folder stays if something else is in it, such as the libraries.
-    let left = std::fs::remove_dir(&folder).is_err();
+    let is_in_use = std::fs::remove_dir(&folder).is_err();
     if args.data.output.json {
-        println!("{}", json_line(&json!({ "client_id": args.name, "folder": folder, "folder_kept": left })));
+        println!(
+            "{}",
+            json_line(&json!({ "client_id": args.name, "folder": folder, "folder_kept": is_in_use }))
+        );
         return Ok(());
     }
     println!("deleted the client '{}' and its example", args.name);
-    if left {
+    if is_in_use {
         println!("{} has other files, which were kept", folder.display());
     }
     Ok(())

@@ -154,10 +154,10 @@ impl OpenPage {
         if request.method == Method::POST {
             return self.make(request).await;
         }
-        let sent = form_urlencoded::parse(request.query.as_bytes()).find(|(name, _)| name == "link");
-        if let Some((_, link)) = sent {
-            let mut stored = self.link.lock().unwrap_or_else(PoisonError::into_inner);
-            return match stored.take_if(|stored| is_same(stored, &link)) {
+        let link_value = form_urlencoded::parse(request.query.as_bytes()).find(|(name, _)| name == "link");
+        if let Some((_, link)) = link_value {
+            let mut expected = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+            return match expected.take_if(|own_link| is_same(own_link, &link)) {
                 Some(_) => {
                     redirect_with_cookie(&format!("{COOKIE}={}; Path=/; HttpOnly; SameSite=Lax", self.visit))
                 }

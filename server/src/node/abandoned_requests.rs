@@ -54,9 +54,9 @@ impl<T: Send + 'static> Future for RunningRequest<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let Some(task) = &mut self.task else { return Poll::Pending };
-        let ended = std::task::ready!(Pin::new(task).poll(context));
+        let result = std::task::ready!(Pin::new(task).poll(context));
         self.task = None;
-        match ended {
+        match result {
             Ok(output) => Poll::Ready(output),
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             // The runtime is shutting down, which also drops the connection.

@@ -58,11 +58,11 @@ impl BackupSources {
         if self.state.is_paused(now()) {
             return Ok(());
         }
-        let done = self.make_due_backup(store, schedule, &now).await;
-        if let Err(error) = &done {
+        let result = self.make_due_backup(store, schedule, &now).await;
+        if let Err(error) = &result {
             self.state.fail(format!("the last backup by schedule failed: {error:#}"), now());
         }
-        done
+        result
     }
 
     async fn make_due_backup(
@@ -71,13 +71,13 @@ impl BackupSources {
         schedule: &BackupSchedule,
         now: &impl Fn() -> Timestamp,
     ) -> Result<()> {
-        let begun = now();
-        let succession = Succession::read(store, begun).await?;
+        let start = now();
+        let succession = Succession::read(store, start).await?;
         if let Some(reason) = undecided(succession.as_ref()) {
             self.state.change(|facts| {
-                if facts.warned.is_none_or(|warned| warned + WARNING_INTERVAL <= begun) {
+                if facts.warned.is_none_or(|warned| warned + WARNING_INTERVAL <= start) {
                     tracing::warn!("{reason}");
-                    facts.warned = Some(begun);
+                    facts.warned = Some(start);
                 }
                 facts.fault = Some(reason);
             });
@@ -99,28 +99,28 @@ impl BackupSources {
             facts.last = last.map(|last| last.time);
             facts.bytes = last.map_or(0, Manifest::bytes);
         });
-        if last.is_some_and(|last| last.time > schedule.last_due(begun)) {
+        if last.is_some_and(|last| last.time > schedule.last_due(start)) {
             self.state.succeed();
             return Ok(());
         }
-        self.end_turn_of_ended_node(store, &location, begun).await?;
-        let turn = BackupTurn { node: store.node_id().await, backup: Manifest::id_at(begun) };
+        self.end_turn_of_ended_node(store, &location, start).await?;
+        let turn = BackupTurn { node: store.node_id().await, backup: Manifest::id_at(start) };
         let turn = serde_json::to_vec(&turn).expect("a turn has string keys only");
-        let turn = LedgerWrite::put(TURN, turn, Expect::Absent).expiring(begun + LONGEST_TURN);
-        match store.write(vec![turn], begun).await {
+        let turn = LedgerWrite::put(TURN, turn, Expect::Absent).expiring(start + LONGEST_TURN);
+        match store.write(vec![turn], start).await {
             Err(StoreError::Conflict { .. }) => return Ok(()),
             written => drop(written?),
         }
         self.state.has_turn.store(true, Ordering::Relaxed);
         let of_this_store = own().filter(|backup| backup.store_id == store_ids[0]);
         let last_full = of_this_store.into_iter().find(|backup| backup.follows.is_none());
-        let full = last_full.is_none_or(|full| full.time <= begun - schedule.full_every);
-        let made = self.back_up(store, &location, full, begun, &mut |_| {}).await;
+        let full = last_full.is_none_or(|full| full.time <= start - schedule.full_every);
+        let backup_result = self.back_up(store, &location, full, start, &mut |_| {}).await;
         // If the turn cannot be ended, it ends by itself.
-        drop(store.write(vec![LedgerWrite::delete(TURN, Expect::Any)], begun).await);
+        drop(store.write(vec![LedgerWrite::delete(TURN, Expect::Any)], start).await);
         self.state.has_turn.store(false, Ordering::Relaxed);
-        let manifest = made?;
-        let duration = now().duration_since(begun);
+        let manifest = backup_result?;
+        let duration = now().duration_since(start);
         self.state.change(|facts| {
             facts.last = Some(manifest.time);
             facts.bytes = manifest.bytes();
@@ -133,7 +133,7 @@ impl BackupSources {
             bytes = manifest.bytes(),
             "a backup was made"
         );
-        let removed = backup::remove_old(&location, &store_ids, schedule.keep, begun).await?;
+        let removed = backup::remove_old(&location, &store_ids, schedule.keep, start).await?;
         if !removed.is_empty() {
             tracing::info!(ids = removed.join(", "), "old backups were removed");
         }
@@ -163,11 +163,11 @@ impl BackupSources {
             id = turn.backup,
             "a backup was interrupted by the end of its server; its files were removed"
         );
-        let ended = LedgerWrite::delete(TURN, Expect::Revision(record.revision));
-        match store.write(vec![ended], now).await {
+        let release = LedgerWrite::delete(TURN, Expect::Revision(record.revision));
+        match store.write(vec![release], now).await {
             // Another node has ended it.
             Err(StoreError::Conflict { .. }) => Ok(()),
-            ended => Ok(ended.map(drop)?),
+            release => Ok(release.map(drop)?),
         }
     }
 }

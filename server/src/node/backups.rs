@@ -113,12 +113,12 @@ impl BackupSources {
     }
 
     async fn attachments(&self, store_id: &str) -> Result<Vec<Attachment>, BackupError> {
-        let refused = |error: io::Error| BackupError::Refused(error.to_string());
-        let listed =
+        let refusal = |error: io::Error| BackupError::Refused(error.to_string());
+        let list_error =
             |error: object_store::Error| BackupError::Refused(format!("failed to list files: {error}"));
         let mut attachments = Vec::new();
-        let releases = self.releases().map_err(refused)?;
-        let files: Vec<ObjectMeta> = releases.list(None).try_collect().await.map_err(listed)?;
+        let releases = self.releases().map_err(refusal)?;
+        let files: Vec<ObjectMeta> = releases.list(None).try_collect().await.map_err(list_error)?;
         for meta in files {
             // The note that all nodes share a release belongs to the bucket of this store.
             let name =
@@ -128,8 +128,8 @@ impl BackupSources {
                 attachments.push(Attachment { name, objects: Arc::clone(&releases), meta });
             }
         }
-        let exports = self.exports(store_id).map_err(refused)?;
-        for (name, meta) in exports.files().await.map_err(listed)? {
+        let exports = self.exports(store_id).map_err(refusal)?;
+        for (name, meta) in exports.files().await.map_err(list_error)? {
             let (name, objects) = (format!("{EXPORTS}{name}"), Arc::clone(exports.objects()));
             attachments.push(Attachment { name, objects, meta });
         }

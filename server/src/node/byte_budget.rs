@@ -169,8 +169,8 @@ impl ByteReservation {
 
     /// Reduces the reservation to what covers `length` bytes.
     fn shrink(&mut self, length: usize) {
-        let needed = length.min(self.budget.per_owner).saturating_sub(UNRESERVED_BYTES);
-        let excess = self.bytes.saturating_sub(needed);
+        let bytes = length.min(self.budget.per_owner).saturating_sub(UNRESERVED_BYTES);
+        let excess = self.bytes.saturating_sub(bytes);
         self.bytes -= excess;
         self.budget.give_back(&self.owner, excess);
     }
@@ -220,8 +220,8 @@ mod tests {
     async fn one_address_leaves_bytes_for_others() {
         let budget = ByteBudget::new(8 * MIB, MIB, Duration::ZERO);
         let [first, second] = [1, 2].map(|last| BudgetOwner::Address(Some(IpAddr::from([192, 0, 2, last]))));
-        let mut held = budget.reservation(first.clone());
-        held.cover(2 * MIB).await.unwrap();
+        let mut reservation = budget.reservation(first.clone());
+        reservation.cover(2 * MIB).await.unwrap();
         assert_eq!(budget.reservation(first.clone()).cover(MIB).await, Err(BudgetExhausted));
         assert_eq!(budget.reservation(first).cover(UNRESERVED_BYTES).await, Ok(()));
         assert_eq!(budget.reservation(second).cover(MIB).await, Ok(()));
@@ -230,13 +230,13 @@ mod tests {
     #[tokio::test]
     async fn a_reader_waits_until_bytes_are_returned() {
         let budget = ByteBudget::new(4 * MIB, 4 * MIB, Duration::from_secs(60));
-        let mut held = budget.reservation(BudgetOwner::Address(None));
-        held.cover(4 * MIB).await.unwrap();
+        let mut reservation = budget.reservation(BudgetOwner::Address(None));
+        reservation.cover(4 * MIB).await.unwrap();
         let other = budget.clone();
         let waiting =
             tokio::spawn(async move { other.reservation(BudgetOwner::Address(None)).cover(3 * MIB).await });
         tokio::task::yield_now().await;
-        drop(held);
+        drop(reservation);
         assert_eq!(waiting.await.unwrap(), Ok(()));
         assert_eq!(budget.lock_used().total, 0);
         assert!(budget.lock_used().owners.is_empty());
@@ -248,11 +248,11 @@ mod tests {
         let client = BudgetOwner::Client { client_id: "app".into(), sub: "ada".into() };
         let mut reservation = budget.reservation(client.clone());
         assert_eq!(reservation.try_cover(3 * MIB), Ok(()));
-        let sent = reservation.attach(vec![0; MIB]);
+        let body = reservation.attach(vec![0; MIB]);
         assert_eq!(budget.lock_used().total, MIB - UNRESERVED_BYTES);
         assert_eq!(budget.reservation(client.clone()).try_cover(4 * MIB), Err(BudgetExhausted));
-        let part = sent.slice(..10);
-        drop(sent);
+        let part = body.slice(..10);
+        drop(body);
         assert_eq!(budget.lock_used().total, MIB - UNRESERVED_BYTES);
         drop(part);
         assert_eq!(budget.lock_used().total, 0);

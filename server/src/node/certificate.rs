@@ -104,15 +104,15 @@ impl ServedCertificate {
 
     /// Logs, once a day, that the certificate ends soon or has ended.
     pub fn warn_of_end(&self, now: Timestamp) {
-        let left = now.duration_until(self.valid_until());
-        if left > WARNED_BEFORE {
+        let validity = now.duration_until(self.valid_until());
+        if validity > WARNED_BEFORE {
             return;
         }
         let today = TimeZone::UTC.to_datetime(now).date();
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         if warned.replace(today) != Some(today) {
             let remedy = "renew the files; they are read again within 30 s";
-            tracing::warn!(days = left.as_hours() / 24, "{}; {remedy}", self.description());
+            tracing::warn!(days = validity.as_hours() / 24, "{}; {remedy}", self.description());
         }
     }
 
@@ -189,10 +189,10 @@ mod tests {
         let pair = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new([host.to_owned()]).unwrap();
         params.not_after = rcgen::date_time_ymd(2027, 1, 15);
-        let made = (params.self_signed(&pair).unwrap().pem(), pair.serialize_pem());
-        fs::write(&files.chain, &made.0).unwrap();
-        fs::write(&files.key, &made.1).unwrap();
-        made
+        let pems = (params.self_signed(&pair).unwrap().pem(), pair.serialize_pem());
+        fs::write(&files.chain, &pems.0).unwrap();
+        fs::write(&files.key, &pems.1).unwrap();
+        pems
     }
 
     #[test]

@@ -81,8 +81,8 @@ impl ClientOverview {
 
     /// `None` if nothing was read since the last change of a client.
     fn current(&self, identity: &Identity) -> Option<Arc<ReadClients>> {
-        let built = self.built.load_full();
-        built.filter(|built| built.epoch == identity.clients.client_epoch())
+        let overview = self.built.load_full();
+        overview.filter(|candidate| candidate.epoch == identity.clients.client_epoch())
     }
 }
 

@@ -55,9 +55,9 @@ pub async fn clock_fault(
 }
 
 async fn compare(guard: &ClockGuard, clock: &Clock, store: &Store) -> Result<Option<String>, StoreError> {
-    let asked = clock.now();
+    let before = clock.now();
     let Some(database) = store.shared_time().await? else { return Ok(None) };
-    let ahead = guard.compare(asked, database);
+    let ahead = guard.compare(before, database);
     Ok(ahead.map(|ahead| {
         format!(
             "the clock of this machine differs by {} s from that of the database; correct it, for example with NTP",

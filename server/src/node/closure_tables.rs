@@ -114,16 +114,16 @@ mod tests {
         for key in keys {
             write(&store, key, &ClosureTable::default(), None, now).await.unwrap();
         }
-        let stored = async |now: Timestamp| {
-            let mut stored = Vec::new();
+        let names_in_store = async |now: Timestamp| {
+            let mut names = Vec::new();
             for key in keys {
-                stored.push(read(&store, key, now).await.unwrap().is_some());
+                names.push(read(&store, key, now).await.unwrap().is_some());
             }
-            stored
+            names
         };
-        assert_eq!(stored(now).await, [true, true, true, true]);
+        assert_eq!(names_in_store(now).await, [true, true, true, true]);
         remove_of_user(&store, "a", now).await.unwrap();
-        assert_eq!(stored(now).await, [false, false, true, true]);
-        assert_eq!(stored(now + KEPT).await, [false, false, false, false]);
+        assert_eq!(names_in_store(now).await, [false, false, true, true]);
+        assert_eq!(names_in_store(now + KEPT).await, [false, false, false, false]);
     }
 }

@@ -94,8 +94,8 @@ mod tests {
     fn a_folder_is_reserved_once() {
         let data = tempfile::tempdir().unwrap();
         let first = lock_data_folder(data.path()).unwrap();
-        let refused = lock_data_folder(data.path()).unwrap_err().to_string();
-        assert!(refused.starts_with("another server uses the data folder "), "{refused}");
+        let error = lock_data_folder(data.path()).unwrap_err().to_string();
+        assert!(error.starts_with("another server uses the data folder "), "{error}");
         drop(first);
         lock_data_folder(data.path()).unwrap();
     }

@@ -34,8 +34,8 @@ pub fn ensure_development_certificate(dir: &Path, now: Timestamp) -> Result<()> 
     let (ca_pem, ca_key, cert, key) =
         (dir.join("ca.pem"), dir.join("ca-key.pem"), dir.join("cert.pem"), dir.join("key.pem"));
     let is_younger = |path: &Path, age: Duration| {
-        let made = fs::metadata(path).and_then(|metadata| metadata.modified());
-        made.is_ok_and(|made| SystemTime::now().duration_since(made).unwrap_or_default() < age)
+        let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
+        modified.is_ok_and(|time| SystemTime::now().duration_since(time).unwrap_or_default() < age)
     };
     if ca_pem.exists() && key.exists() && is_younger(&cert, MAX_LEAF_AGE) {
         return Ok(());
@@ -46,8 +46,8 @@ pub fn ensure_development_certificate(dir: &Path, now: Timestamp) -> Result<()> 
         tracing::info!(folder = %dir.display(), "generated a new development CA; clients must trust it");
         let pair = KeyPair::generate()?;
         write_private(&ca_key, &pair.serialize_pem())?;
-        let made = ca_params(now).self_signed(&pair)?;
-        write_private(&ca_pem, &made.pem())?;
+        let certificate = ca_params(now).self_signed(&pair)?;
+        write_private(&ca_pem, &certificate.pem())?;
         pair
     };
     let issuer = Issuer::new(ca_params(now), ca);
@@ -57,9 +57,9 @@ pub fn ensure_development_certificate(dir: &Path, now: Timestamp) -> Result<()> 
     leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     leaf.use_authority_key_identifier_extension = true;
     set_validity(&mut leaf, now, LEAF_DAYS);
-    let made = leaf.signed_by(&pair, &issuer)?;
+    let certificate = leaf.signed_by(&pair, &issuer)?;
     write_private(&key, &pair.serialize_pem())?;
-    write_private(&cert, &made.pem())?;
+    write_private(&cert, &certificate.pem())?;
     Ok(())
 }
 
@@ -144,21 +144,22 @@ mod tests {
         let key = KeyPair::from_pem(&fs::read_to_string(dir.join("ca-key.pem")).unwrap()).unwrap();
         let mut leaf = CertificateParams::new([name.to_owned()]).unwrap();
         set_validity(&mut leaf, now, LEAF_DAYS);
-        let made = leaf.signed_by(&KeyPair::generate().unwrap(), &Issuer::new(ca_params(now), key)).unwrap();
+        let certificate =
+            leaf.signed_by(&KeyPair::generate().unwrap(), &Issuer::new(ca_params(now), key)).unwrap();
         let mut roots = RootCertStore::empty();
         roots.add(ca).unwrap();
         let verifier = WebPkiServerVerifier::builder(roots.into()).build().unwrap();
         let name = ServerName::try_from(name.to_owned()).unwrap();
         let time = UnixTime::since_unix_epoch(Duration::from_secs(now.as_second().unsigned_abs()));
-        verifier.verify_server_cert(made.der(), &[], &name, &[], time).is_ok()
+        verifier.verify_server_cert(certificate.der(), &[], &name, &[], time).is_ok()
     }
 
     #[test]
     fn a_ca_with_other_or_no_name_constraints_is_not_constrained_to_this_machine() {
         let now = "2026-11-22T12:00:00Z".parse().unwrap();
         let is_constrained = |params: CertificateParams| {
-            let made = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
-            is_constrained_to_this_machine(made.der()).unwrap()
+            let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+            is_constrained_to_this_machine(certificate.der()).unwrap()
         };
         assert!(is_constrained(ca_params(now)));
         let mut none = ca_params(now);

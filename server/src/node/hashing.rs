@@ -149,7 +149,7 @@ mod tests {
         let (open, gate) = std::sync::mpsc::channel::<()>();
         let served = Arc::new(Mutex::new(Vec::new()));
         let first = hashing.clone();
-        let held = tokio::spawn(async move {
+        let running = tokio::spawn(async move {
             first.run_in_turn(HashRequester::Stranger, move || gate.recv().expect("the gate is opened")).await
         });
         while hashing.running.available_permits() > 0 {
@@ -171,13 +171,13 @@ mod tests {
             None,
             "the queue of strangers is full"
         );
-        let known = ask(HashRequester::Known);
+        let known_user = ask(HashRequester::Known);
         while hashing.known.available_permits() > MAX_WAITING {
             tokio::task::yield_now().await;
         }
         open.send(()).expect("the first one waits");
-        assert!(held.await.expect("nobody panics here").is_some());
-        assert!(known.await.expect("nobody panics here"));
+        assert!(running.await.expect("nobody panics here").is_some());
+        assert!(known_user.await.expect("nobody panics here"));
         for stranger in strangers {
             assert!(stranger.await.expect("nobody panics here"));
         }

@@ -32,10 +32,10 @@ pub(super) fn open_bulk(
 ) -> Result<Bulk> {
     let files = match config.files.bucket.clone() {
         Some(bucket) => {
-            let checked = bucket.clone();
+            let bucket_to_check = bucket.clone();
             // The server starts without its bucket: everything but exports works.
             tokio::spawn(async move {
-                if let Err(why) = checked.check().await {
+                if let Err(why) = bucket_to_check.check().await {
                     tracing::error!(why, "the bucket of [files] cannot be used; exports fail until it can");
                 }
             });

@@ -64,11 +64,11 @@ impl NetworkCaller {
             return client.clone();
         }
         let lazy = Arc::clone(&self.0);
-        let made = run_blocking(move || {
+        let client = run_blocking(move || {
             let make = || (lazy.configure)().build().map_err(|error| classify(&error));
             lazy.client.get_or_init(make).clone()
         });
-        made.await.map_err(|error| CallError::Other(error.to_string()))?
+        client.await.map_err(|error| CallError::Other(error.to_string()))?
     }
 }
 

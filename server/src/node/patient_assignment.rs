@@ -37,7 +37,7 @@ impl PatientAssignment {
     /// Returns [`StoreError`] if the store cannot be read or written.
     pub async fn open(store: &Store, fhir_base: &str, now: Timestamp) -> Result<Self, StoreError> {
         let assignment = Self::default();
-        let opened = async {
+        let startup = async {
             if let Some(node) = store.node_id().await {
                 let key = format!("{NODES}{node}");
                 if store.get(&key, now).await?.is_none() {
@@ -46,7 +46,7 @@ impl PatientAssignment {
             }
             assignment.advance(store, fhir_base, now, FIRST_PAGES).await
         };
-        match opened.await {
+        match startup.await {
             // A server starts on a full disk or with a damaged table, to be read. The pass continues when the
             // disk has space or the table is restored; until then limited clients are refused.
             Err(
@@ -54,7 +54,7 @@ impl PatientAssignment {
             ) => {
                 tracing::warn!(%error, "stored resources cannot be assigned to Patients now");
             }
-            opened => opened?,
+            startup => startup?,
         }
         Ok(assignment)
     }
@@ -78,8 +78,8 @@ impl PatientAssignment {
         now: Timestamp,
         pages: usize,
     ) -> Result<(), StoreError> {
-        let stored = read_record(store).await?;
-        if let Some(record) = stored.filter(|record| record.is_complete()) {
+        let assignment = read_record(store).await?;
+        if let Some(record) = assignment.filter(|record| record.is_complete()) {
             self.is_complete.store(true, Ordering::Release);
             if !record.awaits_earlier_nodes {
                 self.is_final.store(true, Ordering::Release);

@@ -85,8 +85,8 @@ impl StoredRelations {
 
     /// The patient of a RelatedPerson that is active, in the period of the relation.
     async fn related_patient(&self, id: &str, now: Timestamp) -> Result<Option<String>, StoreError> {
-        let Some(stored) = self.read("RelatedPerson", id).await? else { return Ok(None) };
-        let Ok(related) = serde_json::from_slice::<RelatedPerson<'_>>(&stored.bytes) else { return Ok(None) };
+        let Some(person) = self.read("RelatedPerson", id).await? else { return Ok(None) };
+        let Ok(related) = serde_json::from_slice::<RelatedPerson<'_>>(&person.bytes) else { return Ok(None) };
         let is_current = related.active != Some(false)
             && related.period.as_ref().is_none_or(|period| period.contains(now));
         let reference = related.patient.as_ref().and_then(|patient| patient.reference.as_deref());
@@ -98,8 +98,8 @@ impl StoredRelations {
 
     /// The patients to whom an active Person is linked, directly or as a RelatedPerson.
     async fn linked_patients(&self, id: &str, now: Timestamp) -> Result<Vec<String>, StoreError> {
-        let Some(stored) = self.read("Person", id).await? else { return Ok(Vec::new()) };
-        let Ok(person) = serde_json::from_slice::<Person<'_>>(&stored.bytes) else { return Ok(Vec::new()) };
+        let Some(resource) = self.read("Person", id).await? else { return Ok(Vec::new()) };
+        let Ok(person) = serde_json::from_slice::<Person<'_>>(&resource.bytes) else { return Ok(Vec::new()) };
         if person.active == Some(false) {
             return Ok(Vec::new());
         }

@@ -129,7 +129,7 @@ async fn write_counts(app: Arc<App>) -> Result<()> {
 /// An error if the collector does not accept them; they are lost then.
 pub async fn send_traces(app: Arc<App>) -> Result<()> {
     while let Some(batch) = app.logs.traces.next_batch() {
-        let lost = batch.clone();
+        let items = batch.clone();
         let answer = tokio::time::timeout(TRACE_TIMEOUT, app.http.send(batch)).await;
         let failure = match answer {
             Ok(Ok(answer)) if answer.status().is_success() => continue,
@@ -137,7 +137,7 @@ pub async fn send_traces(app: Arc<App>) -> Result<()> {
             Ok(Err(error)) => error.into(),
             Err(_) => anyhow!("the collector did not answer in time"),
         };
-        app.logs.traces.count_lost(&lost);
+        app.logs.traces.count_lost(&items);
         return Err(failure);
     }
     Ok(())
@@ -195,9 +195,9 @@ async fn take_over_exports(app: Arc<App>) -> Result<()> {
 
 /// Compares the clock of this node with that of the database.
 async fn compare_clocks(app: Arc<App>) -> Result<()> {
-    let asked = app.clock.now();
+    let before = app.clock.now();
     if let Some(time) = app.store.shared_time().await? {
-        app.clock_check.guard.compare(asked, time);
+        app.clock_check.guard.compare(before, time);
     }
     Ok(())
 }

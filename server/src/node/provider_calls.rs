@@ -190,10 +190,10 @@ async fn read_answer(
             }
         }
     };
-    let ended = read.await;
+    let result = read.await;
     let status = response.status();
     if status.is_success() {
-        return ended.map(|()| body.freeze());
+        return result.map(|()| body.freeze());
     }
     // The error code of the body is added to the status if there is one.
     let code = serde_json::from_slice::<serde_json::Value>(&body)

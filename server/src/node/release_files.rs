@@ -98,10 +98,10 @@ impl ReleaseFiles {
     /// The checksum of a file. One request computes it, and the others wait.
     fn checksum(&self, id: &str, mut file: &File, modified: SystemTime, length: u64) -> io::Result<String> {
         let mut checksums = self.checksums.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = checksums.get(id)
-            && (known.modified, known.length) == (modified, length)
+        if let Some(checksum) = checksums.get(id)
+            && (checksum.modified, checksum.length) == (modified, length)
         {
-            return Ok(known.sha256.clone());
+            return Ok(checksum.sha256.clone());
         }
         let mut hasher = Sha256::new();
         io::Seek::rewind(&mut file)?;

@@ -160,8 +160,8 @@ impl Releases<'_> {
 
     /// Deletes the CodeSystem resource that describes a release.
     async fn remove_description(&self, id: &str, clock: &Clock) -> Result<()> {
-        let Ok(stored) = self.resources.read("CodeSystem", id).await else { return Ok(()) };
-        let resource: serde_json::Value = serde_json::from_slice(&stored.bytes)?;
+        let Ok(code_system) = self.resources.read("CodeSystem", id).await else { return Ok(()) };
+        let resource: serde_json::Value = serde_json::from_slice(&code_system.bytes)?;
         if resource["content"] == "not-present" {
             let expected = ExpectedVersion::Anything;
             self.resources.delete("CodeSystem", id, expected, clock.now()).await?;
@@ -176,9 +176,9 @@ impl Releases<'_> {
         let (url, version) = (index.url(), index.version().unwrap_or_default());
         loop {
             let page = store.scan_kind("ValueSet", ScanOptions::at(seq).after(after.as_deref())).await?;
-            for stored in page.versions {
-                if stored.body.is_some_and(|body| pins_version(&body, url, version)) {
-                    found.push(format!("ValueSet/{}", stored.key.id));
+            for resource_version in page.versions {
+                if resource_version.body.is_some_and(|body| pins_version(&body, url, version)) {
+                    found.push(format!("ValueSet/{}", resource_version.key.id));
                 }
             }
             after = page.next;

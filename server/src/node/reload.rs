@@ -67,8 +67,8 @@ pub async fn reload_config(app: &App) -> Result<Vec<String>> {
     )
     .await
     .context("nothing was changed")?;
-    let changed = app.config.fixed.changed(&RestartSettings::of(&config));
-    lines.extend(changed.iter().map(|name| format!("{name} was changed; that needs a restart")));
+    let changes = app.config.fixed.changed(&RestartSettings::of(&config));
+    lines.extend(changes.iter().map(|name| format!("{name} was changed; that needs a restart")));
     let settings = &config.settings;
     let (clients, providers, scopes) =
         (config.clients.len(), settings.providers.len(), settings.scopes.len());

@@ -206,13 +206,13 @@ impl SavedIndexes {
     /// An error if the index cannot be read.
     pub fn saved_release(&self, id: &str) -> io::Result<Option<SavedRelease>> {
         let path = self.release_path(id);
-        let changed = match fs::metadata(&path) {
+        let modified = match fs::metadata(&path) {
             Ok(data) if fhir::is_id(id) => data.modified()?,
             Ok(_) => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let imported = changed.try_into().map_err(io::Error::other)?;
+        let imported = modified.try_into().map_err(io::Error::other)?;
         Ok(Some(SavedRelease { id: id.to_owned(), imported, index: read_index(&path)? }))
     }
 
@@ -381,11 +381,11 @@ impl SavedIndexes {
     ) -> io::Result<()> {
         let part = path.with_extension("part");
         let file = File::create(&part)?;
-        let written = {
+        let length = {
             let mut out = BufWriter::with_capacity(1 << 20, &file);
             fill(&mut out).and_then(|()| out.flush()).and_then(|()| file.sync_all())
         };
-        if let Err(error) = written.and_then(|()| fs::rename(&part, path)) {
+        if let Err(error) = length.and_then(|()| fs::rename(&part, path)) {
             drop(fs::remove_file(&part));
             return Err(error);
         }

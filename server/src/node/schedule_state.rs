@@ -81,11 +81,11 @@ mod tests {
         let mut pauses = Vec::new();
         for _ in 0..8 {
             state.fail("no space".to_owned(), now);
-            let begun = now;
+            let start = now;
             while state.is_paused(now) {
                 now += SignedDuration::from_mins(1);
             }
-            pauses.push((now.as_second() - begun.as_second()) / 60);
+            pauses.push((now.as_second() - start.as_second()) / 60);
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
         assert_eq!(state.facts().failures, 8);

@@ -245,8 +245,8 @@ impl SharedReleases {
         let part = self.indexes.fetched_path(&id);
         let downloaded = self.download(&record, &part).await;
         let indexes = self.indexes.clone();
-        let taken = downloaded.with_context(|| format!("failed to fetch the index of the release {id}"));
-        if let Err(error) = taken {
+        let index_path = downloaded.with_context(|| format!("failed to fetch the index of the release {id}"));
+        if let Err(error) = index_path {
             drop(tokio::fs::remove_file(&part).await);
             return Err(error);
         }

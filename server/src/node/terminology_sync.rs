@@ -70,13 +70,13 @@ impl TerminologySync {
             let mut after: Option<String> = None;
             loop {
                 let page = self.store.scan_kind(kind, ScanOptions::at(seq).after(after.as_deref())).await?;
-                let stored = page.versions.into_iter().map(|version| ResourceVersion {
+                let versions = page.versions.into_iter().map(|version| ResourceVersion {
                     kind,
                     id: version.key.id,
                     seq: version.seq,
                     body: version.body,
                 });
-                self.apply_resources(stored.collect(), false);
+                self.apply_resources(versions.collect(), false);
                 after = page.next;
                 if after.is_none() {
                     break;
@@ -162,16 +162,16 @@ impl TerminologySync {
                 Some(change) => change.seq.max(heard),
                 None => heard,
             };
-            let mut stored = Vec::new();
+            let mut versions = Vec::new();
             for change in changes {
                 let kind = TERMINOLOGY_TYPES.into_iter().find(|kind| *kind == change.key.kind);
                 let Some(kind) = kind else { continue };
                 // The newest version counts, which may be a later one.
                 let newest = self.store.read(&change.key, Seq::LATEST).await?;
                 let (seq, body) = newest.map_or((change.seq, None), |version| (version.seq, version.body));
-                stored.push(ResourceVersion { kind, id: change.key.id, seq, body });
+                versions.push(ResourceVersion { kind, id: change.key.id, seq, body });
             }
-            self.apply_resources(stored, true);
+            self.apply_resources(versions, true);
             self.applied.store(last.0, Ordering::Release);
         }
         Ok(())
@@ -181,7 +181,7 @@ impl TerminologySync {
     /// none, the index is built and saved in the background. The saved index of a deleted one is removed.
     /// Logs a warning for a cyclic hierarchy: of each code system that was just written, and of each one
     /// whose index is built here.
-    fn apply_resources(&self, stored: Vec<ResourceVersion>, just_written: bool) {
+    fn apply_resources(&self, versions: Vec<ResourceVersion>, just_written: bool) {
         let (mut large, mut small, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
         let change = |ResourceVersion { kind, id, seq, body }| {
             let Some(bytes) = body else {
@@ -201,7 +201,7 @@ impl TerminologySync {
             }
             TerminologyChange::Put { kind, id, bytes }
         };
-        let changes: Vec<TerminologyChange> = stored.into_iter().map(change).collect();
+        let changes: Vec<TerminologyChange> = versions.into_iter().map(change).collect();
         if changes.is_empty() {
             return;
         }

@@ -154,22 +154,22 @@ impl AppendLog {
         let queued = self.state.queued.fetch_add(count, Ordering::Relaxed);
         let sender = self.sender.lock().expect("the lock of the sender is not poisoned");
         let has_room = count == 0 || queued < MAX_QUEUED;
-        let sent = has_room
+        let is_queued = has_room
             && sender.as_ref().is_some_and(|sender| sender.send(LineBatch { lines, waiter }).is_ok());
-        if !sent && count > 0 {
+        if !is_queued && count > 0 {
             self.state.queued.fetch_sub(count, Ordering::Relaxed);
             let before = self.state.lost.fetch_add(count as u64, Ordering::Relaxed);
-            let lost = before + count as u64;
+            let total = before + count as u64;
             // Not logged for each line: the log of the server is usually on the same disk.
-            if before == 0 || before / 1_000 != lost / 1_000 {
+            if before == 0 || before / 1_000 != total / 1_000 {
                 tracing::error!(
-                    lost,
+                    total,
                     "lines of the {} were dropped, because it cannot be written",
                     self.name
                 );
             }
         }
-        sent
+        is_queued
     }
 
     /// Returns whether the last write failed.
@@ -274,8 +274,8 @@ impl LogWriter {
                 self.waiters.clear();
                 if is_closing {
                     let late: usize = receiver.try_iter().map(|batch| batch.lines.len()).sum();
-                    let left = (self.waiting.len() + late) as u64;
-                    self.state.lost.fetch_add(left, Ordering::Relaxed);
+                    let remaining = (self.waiting.len() + late) as u64;
+                    self.state.lost.fetch_add(remaining, Ordering::Relaxed);
                     return ControlFlow::Break(());
                 }
             }
@@ -356,11 +356,11 @@ impl LogWriter {
             if let Some((_, file)) = &mut self.file {
                 file.write_all(text.as_bytes())?;
             }
-            let written = self.waiting.drain(..count);
+            let lines = self.waiting.drain(..count);
             if self.sync {
-                self.unsynced.extend(written);
+                self.unsynced.extend(lines);
             } else {
-                drop(written);
+                drop(lines);
                 self.state.queued.fetch_sub(count, Ordering::Relaxed);
             }
         }
@@ -465,8 +465,8 @@ mod tests {
                 std::fs::read_to_string(path).unwrap().lines().any(|line| line == text)
             })
         };
-        for written in futures_util::future::join_all((0..200).map(write)).await {
-            assert!(written.unwrap());
+        for result in futures_util::future::join_all((0..200).map(write)).await {
+            assert!(result.unwrap());
         }
         log.close();
         assert_eq!((log.lost(), log.state.queued.load(Ordering::Relaxed)), (0, 0));

@@ -44,7 +44,7 @@ impl<K: Eq + Hash + Ord + Clone> MinuteCounts<K> {
     }
 
     /// Counts an event. `written` is the number of equal events in a minute that are written.
-    pub fn count(&self, key: &K, written: u64, now: Timestamp) -> Counted {
+    pub fn count(&self, key: &K, lines: u64, now: Timestamp) -> Counted {
         let minute = now.as_second().div_euclid(60);
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         // A stranger with many addresses must not fill the memory.
@@ -53,30 +53,30 @@ impl<K: Eq + Hash + Ord + Clone> MinuteCounts<K> {
         }
         let count = counts.entry((minute, key.clone())).or_default();
         *count += 1;
-        if *count <= written { Counted::Written } else { Counted::Further }
+        if *count <= lines { Counted::Written } else { Counted::Further }
     }
 
     /// Removes and returns the counts of the minutes that have ended, in order.
-    pub fn take_ended(&self, written: u64, now: Timestamp) -> Vec<EndedCount<K>> {
-        self.take(written, |minute| minute != now.as_second().div_euclid(60))
+    pub fn take_ended(&self, lines: u64, now: Timestamp) -> Vec<EndedCount<K>> {
+        self.take(lines, |minute| minute != now.as_second().div_euclid(60))
     }
 
     /// Removes and returns all counts.
-    pub fn take_all(&self, written: u64) -> Vec<EndedCount<K>> {
-        self.take(written, |_| true)
+    pub fn take_all(&self, lines: u64) -> Vec<EndedCount<K>> {
+        self.take(lines, |_| true)
     }
 
-    fn take(&self, written: u64, is_taken: impl Fn(i64) -> bool) -> Vec<EndedCount<K>> {
+    fn take(&self, lines: u64, is_taken: impl Fn(i64) -> bool) -> Vec<EndedCount<K>> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut ended: Vec<_> = counts.extract_if(|(minute, _), _| is_taken(*minute)).collect();
+        let mut minutes: Vec<_> = counts.extract_if(|(minute, _), _| is_taken(*minute)).collect();
         drop(counts);
-        ended.sort_unstable();
-        let ended = ended.into_iter().filter(|(_, count)| *count > written);
-        ended
+        minutes.sort_unstable();
+        let minutes = minutes.into_iter().filter(|(_, count)| *count > lines);
+        minutes
             .map(|((minute, key), count)| EndedCount {
                 key,
                 minute: Timestamp::from_second(minute * 60).unwrap_or(Timestamp::MIN),
-                further: count - written,
+                further: count - lines,
             })
             .collect()
     }
@@ -97,8 +97,8 @@ mod tests {
         assert_eq!(count("c", 3), Counted::TooMany);
         assert_eq!(count("a", 59), Counted::Further);
         assert_eq!(counts.take_ended(1, time(59)), []);
-        let ended = EndedCount { key: "a", minute: time(0), further: 2 };
-        assert_eq!(counts.take_ended(1, time(60)), [ended]);
+        let minute = EndedCount { key: "a", minute: time(0), further: 2 };
+        assert_eq!(counts.take_ended(1, time(60)), [minute]);
         assert_eq!(count("a", 61), Counted::Written);
         assert_eq!(counts.take_all(1), []);
     }

@@ -112,8 +112,8 @@ impl RefusalLog {
 
     /// Logs a sign-in with an account of a provider that was refused because of a user. Both are named: a
     /// help desk has no other way to find the user.
-    pub fn record_sign_in(&self, provider: &str, account: &str, refused: &RefusedUser<'_>, now: Timestamp) {
-        let RefusedUser { username, sub, reason } = *refused;
+    pub fn record_sign_in(&self, provider: &str, account: &str, refusal: &RefusedUser<'_>, now: Timestamp) {
+        let RefusedUser { username, sub, reason } = *refusal;
         tracing::warn!(provider, account, username, sub, "sign-in at a provider refused: {reason}");
         let user = username.map_or_else(|| format!("with the subject {sub}"), str::to_owned);
         let text = format!("sign-in of {account} refused: {reason}; user {user}");

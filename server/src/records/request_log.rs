@@ -196,10 +196,15 @@ impl RequestLog {
 
     /// Logs the counts of the minutes that have ended. Call it a few times a minute.
     pub fn write_counts(&self, now: Timestamp) {
-        for ended in self.networks.take_ended(LINES, now) {
-            let network = ended.key.map(|network| network.to_string()).unwrap_or_default();
-            let minute = fhir::instant::format(ended.minute);
-            tracing::info!(network, minute, count = ended.further, "further requests without credentials");
+        for minute_count in self.networks.take_ended(LINES, now) {
+            let network = minute_count.key.map(|network| network.to_string()).unwrap_or_default();
+            let minute = fhir::instant::format(minute_count.minute);
+            tracing::info!(
+                network,
+                minute,
+                count = minute_count.further,
+                "further requests without credentials"
+            );
         }
         let others = self.others.swap(0, Ordering::Relaxed);
         if others > 0 {
@@ -255,8 +260,8 @@ mod tests {
                 tracing::subscriber::with_default(log.with(lines.json().flatten_event(true)), log_it);
             }
         }
-        let written = written.lock().unwrap().clone();
-        String::from_utf8(written).unwrap()
+        let text = written.lock().unwrap().clone();
+        String::from_utf8(text).unwrap()
     }
 
     const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";

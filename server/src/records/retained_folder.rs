@@ -73,12 +73,12 @@ impl RetainedFolder {
         if !self.current.as_ref().is_some_and(|(name, size)| is_current(name, *size)) {
             self.remove_old(day, &mut removed)?;
             let last = self.files()?.into_iter().rfind(|(name, _)| self.is_of_day(name, day));
-            let opened = match last {
+            let file = match last {
                 None => (format!("{}{day}{}", self.prefix, self.suffix), 0),
                 Some((name, size)) if is_full(size) => (self.next_part(&name, day), 0),
                 Some(file) => file,
             };
-            self.current = Some(opened);
+            self.current = Some(file);
         }
         while let Err(no_space) = self.disk.check(length, WritePurpose::Log) {
             let oldest = self.files()?.into_iter().next();
@@ -133,8 +133,8 @@ impl RetainedFolder {
         if self.limits.keep_days > 0
             && let Ok(today) = day.parse::<Date>()
         {
-            let kept: Span = i64::from(self.limits.keep_days).min(36_500).days();
-            let first = today.checked_sub(kept).unwrap_or(Date::MIN);
+            let period: Span = i64::from(self.limits.keep_days).min(36_500).days();
+            let first = today.checked_sub(period).unwrap_or(Date::MIN);
             let is_old = |name: &str| self.day_of(name).is_some_and(|day| day < first);
             for (name, _) in files.iter().filter(|(name, _)| is_old(name)) {
                 self.remove(name, "it is older than keep_days", removed)?;

@@ -51,13 +51,13 @@ static REPEATED: LazyLock<MinuteCounts<(&'static str, u32)>> = LazyLock::new(|| 
 
 /// Logs the numbers of lines that were left out. Call it a few times a minute.
 pub fn write_counts() {
-    for ended in REPEATED.take_ended(MAX_LINES, Timestamp::now()) {
-        let (file, line) = ended.key;
-        let minute = fhir::instant::format(ended.minute);
+    for minute_count in REPEATED.take_ended(MAX_LINES, Timestamp::now()) {
+        let (file, line) = minute_count.key;
+        let minute = fhir::instant::format(minute_count.minute);
         tracing::warn!(
             target: REQUESTS,
             minute,
-            count = ended.further,
+            count = minute_count.further,
             "further lines of {file}:{line} were left out"
         );
     }
@@ -402,8 +402,8 @@ mod tests {
     #[test]
     fn a_slow_reader_delays_nobody_and_dropped_lines_are_counted() {
         let (allow, allowed) = mpsc::channel();
-        let written = Arc::new(Mutex::new(Vec::new()));
-        let (buffer, guard) = LogBuffer::start(SlowWriter { allowed, written: Arc::clone(&written) });
+        let output = Arc::new(Mutex::new(Vec::new()));
+        let (buffer, guard) = LogBuffer::start(SlowWriter { allowed, written: Arc::clone(&output) });
         let line = vec![b'x'; 1 << 20];
         // The buffer is written and filled again at most once, because the first write waits.
         for _ in 0..20 {
@@ -411,15 +411,15 @@ mod tests {
         }
         drop(allow);
         drop(guard);
-        let written = String::from_utf8(written.lock().unwrap().clone()).unwrap();
-        let kept = written.matches('x').count() / line.len();
-        let dropped: usize = written
+        let text = String::from_utf8(output.lock().unwrap().clone()).unwrap();
+        let lines = text.matches('x').count() / line.len();
+        let dropped: usize = text
             .lines()
             .filter_map(|line| line.trim_start_matches('x').split_once(" lines of the log were dropped"))
             .map(|(count, _)| count.parse::<usize>().unwrap())
             .sum();
-        assert!((4..=8).contains(&kept), "{kept}");
-        assert_eq!(kept + dropped, 20);
+        assert!((4..=8).contains(&lines), "{lines}");
+        assert_eq!(lines + dropped, 20);
     }
 
     #[test]
@@ -428,9 +428,9 @@ mod tests {
             let mut text = String::new();
             let before = Timestamp::now();
             CachedTime.format_time(&mut Writer::new(&mut text)).unwrap();
-            let written: Timestamp = text.parse().unwrap();
+            let time: Timestamp = text.parse().unwrap();
             assert_eq!(text.len(), "2026-11-21T08:00:00.000001Z".len());
-            assert!((0..10).contains(&written.duration_since(before).as_secs().abs()), "{text}");
+            assert!((0..10).contains(&time.duration_since(before).as_secs().abs()), "{text}");
         }
     }
 
@@ -438,15 +438,15 @@ mod tests {
     fn warnings_are_written_at_once_after_the_lines_before_them() {
         let (allow, allowed) = mpsc::channel();
         drop(allow);
-        let written = Arc::new(Mutex::new(Vec::new()));
-        let (buffer, _guard) = LogBuffer::start(SlowWriter { allowed, written: Arc::clone(&written) });
+        let output = Arc::new(Mutex::new(Vec::new()));
+        let (buffer, _guard) = LogBuffer::start(SlowWriter { allowed, written: Arc::clone(&output) });
         let log = tracing_subscriber::fmt().without_time().with_writer(buffer).with_ansi(false).finish();
         tracing::subscriber::with_default(log, || {
             tracing::info!("first");
             tracing::warn!("second");
         });
-        let written = String::from_utf8(written.lock().unwrap().clone()).unwrap();
-        let lines: Vec<_> = written.lines().map(|line| line.rsplit(' ').next().unwrap()).collect();
+        let text = String::from_utf8(output.lock().unwrap().clone()).unwrap();
+        let lines: Vec<_> = text.lines().map(|line| line.rsplit(' ').next().unwrap()).collect();
         assert_eq!(lines, ["first", "second"]);
     }
 
@@ -454,12 +454,12 @@ mod tests {
     fn the_rest_is_written_at_the_end() {
         let (allow, allowed) = mpsc::channel();
         drop(allow);
-        let written = Arc::new(Mutex::new(Vec::new()));
-        let (buffer, guard) = LogBuffer::start(SlowWriter { allowed, written: Arc::clone(&written) });
+        let output = Arc::new(Mutex::new(Vec::new()));
+        let (buffer, guard) = LogBuffer::start(SlowWriter { allowed, written: Arc::clone(&output) });
         for line in 0..100 {
             buffer.add(format!("{line}\n").as_bytes());
         }
         drop(guard);
-        assert_eq!(String::from_utf8(written.lock().unwrap().clone()).unwrap().lines().count(), 100);
+        assert_eq!(String::from_utf8(output.lock().unwrap().clone()).unwrap().lines().count(), 100);
     }
 }

@@ -38,8 +38,11 @@ async fn sessions_are_listed_and_ended_from_another_browser() {
     assert_eq!(page.matches("class=\"tag\"").count(), 1, "one session is marked as this browser: {page}");
     let sid = page.split("name=\"sid\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
     assert_eq!(page.matches("name=\"sid\"").count(), 1, "the other session can be ended");
-    let done = desk.form(format!("{base}/account/sessions/end"), &page, &[("sid", &sid)]).await;
-    assert_eq!((done.status().as_u16(), location(&done)), (303, format!("{base}/account?notice=ended")));
+    let response = desk.form(format!("{base}/account/sessions/end"), &page, &[("sid", &sid)]).await;
+    assert_eq!(
+        (response.status().as_u16(), location(&response)),
+        (303, format!("{base}/account?notice=ended"))
+    );
     assert_eq!(userinfo(&server, &on_phone.access).await, 401);
     assert_eq!(userinfo(&server, &at_desk.access).await, 200);
     assert_eq!(phone.get(&format!("{base}/account")).await.status(), 303);
@@ -51,8 +54,8 @@ async fn sessions_are_listed_and_ended_from_another_browser() {
     let page = other.account(&base).await;
     assert!(!page.contains("name=\"sid\""));
     let sid = tokens(&server, &mut phone, &demo["user"]).await.sid;
-    let refused = other.form(format!("{base}/account/sessions/end"), &page, &[("sid", &sid)]).await;
-    assert_eq!(refused.status(), 404);
+    let refusal = other.form(format!("{base}/account/sessions/end"), &page, &[("sid", &sid)]).await;
+    assert_eq!(refusal.status(), 404);
     assert_eq!(phone.get(&format!("{base}/account")).await.status(), 200);
 }
 
@@ -69,8 +72,11 @@ async fn all_other_sessions_are_ended_at_once() {
     }
     let page = desk.account(&base).await;
     assert!(page.contains("3 sessions"), "sessions of one kind of browser are one group: {page}");
-    let done = desk.form(format!("{base}/account/sessions/end-others"), &page, &[]).await;
-    assert_eq!((done.status().as_u16(), location(&done)), (303, format!("{base}/account?notice=others")));
+    let response = desk.form(format!("{base}/account/sessions/end-others"), &page, &[]).await;
+    assert_eq!(
+        (response.status().as_u16(), location(&response)),
+        (303, format!("{base}/account?notice=others"))
+    );
     assert_eq!(userinfo(&server, &at_desk.access).await, 200, "this session and its apps remain");
     for tokens in elsewhere {
         assert_eq!(userinfo(&server, &tokens.access).await, 401);
@@ -90,8 +96,12 @@ async fn a_new_password_ends_other_sessions_and_all_tokens() {
     let on_phone = tokens(&server, &mut phone, &demo["user"]).await;
 
     let page = desk.account(&base).await;
-    let done = desk.form(format!("{base}/account/password"), &page, &[("current", old), ("new", new)]).await;
-    assert_eq!((done.status().as_u16(), location(&done)), (303, format!("{base}/account?notice=password")));
+    let response =
+        desk.form(format!("{base}/account/password"), &page, &[("current", old), ("new", new)]).await;
+    assert_eq!(
+        (response.status().as_u16(), location(&response)),
+        (303, format!("{base}/account?notice=password"))
+    );
     assert_eq!(desk.get(&format!("{base}/account")).await.status(), 200, "this browser stays signed in");
     assert_eq!(phone.get(&format!("{base}/account")).await.status(), 303);
     for token in [at_desk.access, on_phone.access] {
@@ -108,15 +118,15 @@ async fn a_known_browser_can_sign_in_while_others_are_locked() {
     let (base, demo) = (server.base(), server.demo_json());
     let (name, password) =
         (demo["user"]["username"].as_str().unwrap(), demo["user"]["password"].as_str().unwrap());
-    let mut known = Browser::new(&server);
-    assert_eq!(known.sign_in_here(&base, name, password).await, 303);
+    let mut browser_of_user = Browser::new(&server);
+    assert_eq!(browser_of_user.sign_in_here(&base, name, password).await, 303);
     let mut stranger = Browser::new(&server);
     let mut answers = Vec::new();
     for _ in 0..8 {
         answers.push(stranger.sign_in_here(&base, name, "not the password").await);
     }
     assert!(answers.starts_with(&[401, 401, 401, 401, 401]) && answers.contains(&429), "{answers:?}");
-    assert_eq!(known.sign_in_here(&base, name, password).await, 303);
+    assert_eq!(browser_of_user.sign_in_here(&base, name, password).await, 303);
 }
 
 #[tokio::test(flavor = "multi_thread")]

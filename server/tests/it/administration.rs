@@ -60,8 +60,8 @@ async fn the_configuration_is_reloaded_without_a_restart() {
     check(&reloaded, 0, "reloaded: 1 declared clients, 0 providers, 1 scopes");
     check(&reloaded, 0, "[limits] connections was changed; that needs a restart");
     assert_eq!(put().await, 413, "the reload changed the limit of request bodies");
-    let listed = text(&server.trefoil(&["client", "list"]));
-    assert!(listed.contains("batch") && listed.contains("hand") && !listed.contains("web  web"), "{listed}");
+    let list = text(&server.trefoil(&["client", "list"]));
+    assert!(list.contains("batch") && list.contains("hand") && !list.contains("web  web"), "{list}");
     let discovery = format!("{}/.well-known/openid-configuration", server.base());
     let discovery: Value = server.client().get(discovery).send().await.unwrap().json().await.unwrap();
     assert!(discovery["scopes_supported"].as_array().unwrap().contains(&"notes".into()), "{discovery}");
@@ -70,17 +70,17 @@ async fn the_configuration_is_reloaded_without_a_restart() {
     std::fs::write(&file, format!("{web}scopes = 3\n")).unwrap();
     check(&server.trefoil(&["reload"]), 3, "line 4");
     std::fs::write(&file, format!("{web}\n[[client]]\nclient_id = \"hand\"\n")).unwrap();
-    let refused = server.trefoil(&["reload"]);
-    check(&refused, 3, "line 6: client_id: a client 'hand' was added by command");
-    let listed = text(&server.trefoil(&["client", "list"]));
-    assert!(listed.contains("batch") && !listed.contains("web  web"), "{listed}");
+    let reload = server.trefoil(&["reload"]);
+    check(&reload, 3, "line 6: client_id: a client 'hand' was added by command");
+    let list = text(&server.trefoil(&["client", "list"]));
+    assert!(list.contains("batch") && !list.contains("web  web"), "{list}");
 
     // SIGHUP also reloads the file, but the caller gets no answer, so the test polls the list of clients.
     std::fs::write(&file, web).unwrap();
     server.signal("HUP");
     // Each poll starts a process, so no further pause is needed.
-    let seen = (0..500).any(|_| text(&server.trefoil(&["client", "list"])).contains("web  web"));
-    assert!(seen, "the server did not reload the file after SIGHUP");
+    let is_listed = (0..500).any(|_| text(&server.trefoil(&["client", "list"])).contains("web  web"));
+    assert!(is_listed, "the server did not reload the file after SIGHUP");
     assert_eq!(server.stop(), Some(0));
     std::fs::write(&file, "[[client]]\nclient_id = \"hand\"\n").unwrap();
     check(&serve(&server, &["--config", file.to_str().unwrap()]), 3, "line 2: client_id");
@@ -147,8 +147,8 @@ fn an_encrypted_folder_needs_its_key() {
         "is encrypted, but no key is configured; set [identity] key_encryption_key_file",
     );
     check(&server.trefoil(&["keys", "list"]), 3, "is encrypted");
-    let listed = server.trefoil(&["keys", "list", "--config", &config]);
-    assert_eq!(text(&listed), kids);
+    let keys = server.trefoil(&["keys", "list", "--config", &config]);
+    assert_eq!(text(&keys), kids);
     write("key_encryption_key_file = \"two\"");
     check(&serve(&server, &["--config", &config]), 3, "encrypted with a key that is not configured");
     write("key_encryption_key_file = \"two\"\nprevious_key_encryption_key_file = \"one\"");
@@ -166,8 +166,8 @@ fn secrets_stored_in_plain_are_replaced_when_a_key_is_configured() {
     std::fs::write(data.join("key"), STANDARD.encode([1; 32])).unwrap();
     std::fs::write(&file, "[identity]\nkey_encryption_key_file = \"key\"\n").unwrap();
     let config = file.to_str().unwrap().to_owned();
-    let kids = |listed: &str, stage: &str| -> Vec<String> {
-        let lines = listed.lines().filter(|line| line.contains(&format!("  {stage}  ")));
+    let kids = |list: &str, stage: &str| -> Vec<String> {
+        let lines = list.lines().filter(|line| line.contains(&format!("  {stage}  ")));
         lines.map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
     };
     server.start();
@@ -213,14 +213,14 @@ async fn the_audit_log_records_actions_without_secrets() {
     let admin = answer["access_token"].as_str().unwrap().to_owned();
     let users = format!("{}/admin/users", server.base());
     let new = serde_json::json!({ "username": "ash", "password": "a long password for ash" });
-    let made = client
+    let creation = client
         .post(&users)
         .bearer_auth(&admin)
         .header("content-type", "application/json")
         .body(new.to_string());
-    let made = made.send().await.unwrap();
-    assert_eq!(made.status(), 201);
-    let sub = made.json::<Value>().await.unwrap()["sub"].as_str().unwrap().to_owned();
+    let creation = creation.send().await.unwrap();
+    assert_eq!(creation.status(), 201);
+    let sub = creation.json::<Value>().await.unwrap()["sub"].as_str().unwrap().to_owned();
     let export = client.get(format!("{}/$export", server.fhir())).bearer_auth(&backend).send().await.unwrap();
     assert_eq!(export.status(), 202);
     assert!(server.trefoil(&["keys", "rotate", "--now"]).status.success());
@@ -253,8 +253,8 @@ async fn the_audit_log_records_actions_without_secrets() {
     assert_eq!(created["agent"][0]["who"]["identifier"]["value"], "office", "{created}");
     assert!(created["agent"][0]["network"]["address"].is_string(), "{created}");
     assert_eq!(of("client", "office")["agent"][0]["type"]["text"], "operator");
-    let refused = events.iter().find(|event| event["outcome"] == "4").unwrap();
-    assert_eq!(refused["agent"][0]["who"]["identifier"]["value"], "office", "{refused}");
+    let failure = events.iter().find(|event| event["outcome"] == "4").unwrap();
+    assert_eq!(failure["agent"][0]["who"]["identifier"]["value"], "office", "{failure}");
 
     let demo = server.demo_json();
     let mut secrets = vec![secret, backend, admin, "a-wrong-secret".to_owned(), "a long password".to_owned()];
@@ -267,15 +267,15 @@ async fn the_audit_log_records_actions_without_secrets() {
 }
 
 /// Collects the values of the members with these names at any depth.
-fn collect(value: &Value, members: &[&str], found: &mut Vec<String>) {
+fn collect(value: &Value, members: &[&str], values: &mut Vec<String>) {
     match value {
         Value::Object(object) => {
             for (name, value) in object {
-                found.extend(value.as_str().filter(|_| members.contains(&name.as_str())).map(str::to_owned));
-                collect(value, members, found);
+                values.extend(value.as_str().filter(|_| members.contains(&name.as_str())).map(str::to_owned));
+                collect(value, members, values);
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| collect(item, members, found)),
+        Value::Array(items) => items.iter().for_each(|item| collect(item, members, values)),
         _ => {}
     }
 }

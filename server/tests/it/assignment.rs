@@ -103,14 +103,14 @@ async fn limited_clients_wait_for_the_assignment_which_survives_a_kill() {
     server.start();
     let token = token_for(&server, "limited", &secret).await;
     let mut tick = tokio::time::interval(std::time::Duration::from_millis(100));
-    let seen = loop {
+    let last_statuses = loop {
         tick.tick().await;
-        let seen = statuses(&server, &token).await;
-        if seen[0] != 503 {
-            break seen;
+        let current = statuses(&server, &token).await;
+        if current[0] != 503 {
+            break current;
         }
     };
-    assert_eq!(seen, [200, 404, 202]);
+    assert_eq!(last_statuses, [200, 404, 202]);
     let client = server.client();
     let url = format!("{}/Group/of-in/$export?_type=Device", server.fhir());
     let kick_off = client.get(url).bearer_auth(&token).send().await.unwrap();

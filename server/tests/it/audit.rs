@@ -161,11 +161,11 @@ async fn a_log_that_cannot_be_written_fails_only_requests_that_must_be_recorded(
     server.backend_token("system/*.read").await;
 
     let (server, files) = with_blocked_log("[audit]\ndurability = \"synced\"\n");
-    let refused = server.try_backend_token("system/*.read").await.unwrap_err();
-    assert!(refused.contains("requires it for every response"), "{refused}");
+    let error = server.try_backend_token("system/*.read").await.unwrap_err();
+    assert!(error.contains("requires it for every response"), "{error}");
     // From now on, changes that cannot be recorded are rejected.
-    let refused = server.try_backend_token("system/*.read").await.unwrap_err();
-    assert!(refused.contains("the server cannot store data at the moment; try again later"), "{refused}");
+    let error = server.try_backend_token("system/*.read").await.unwrap_err();
+    assert!(error.contains("the server cannot store data at the moment; try again later"), "{error}");
     let (status, text) = readiness(&server).await;
     assert!(status == 503 && text.contains("audit log"), "{status} {text}");
     files.iter().for_each(|file| std::fs::remove_dir(file).unwrap());

@@ -133,8 +133,8 @@ async fn at_the_bound_synced_refuses_and_written_drops() {
         server.start();
         let mut refusal = None;
         for _ in 0..100 {
-            if let Err(refused) = server.try_backend_token("system/*.read").await {
-                refusal = Some(refused);
+            if let Err(error) = server.try_backend_token("system/*.read").await {
+                refusal = Some(error);
                 break;
             }
         }
@@ -142,9 +142,9 @@ async fn at_the_bound_synced_refuses_and_written_drops() {
         let answer = ready().await.unwrap();
         let status = answer.status();
         let text = answer.text().await.unwrap();
-        let shown = server.trefoil(&["status"]);
-        let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
-        assert!(shown.contains("audit events are not delivered to http://127.0.0.1"), "{shown}");
+        let output = server.trefoil(&["status"]);
+        let report = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(report.contains("audit events are not delivered to http://127.0.0.1"), "{report}");
         if durability == "synced" {
             let refusal = refusal.unwrap();
             assert!(refusal.contains("too many events wait"), "{refusal}");

@@ -107,10 +107,10 @@ async fn drill(mut server: Server, location: &str, options: &[&str], restore_to:
         }
     }
     let writes = async {
-        let mut written = 0;
+        let mut count = 0;
         loop {
-            assert!(put_group(&server, &token, &format!("during-{written}"), "x").await.is_success());
-            written += 1;
+            assert!(put_group(&server, &token, &format!("during-{count}"), "x").await.is_success());
+            count += 1;
         }
     };
     let data = path(server.data()).to_owned();
@@ -210,11 +210,11 @@ fn documented_move(data: &str, database: &str, back: &str) -> Vec<String> {
 /// the output of the command.
 async fn write_during(server: &Server, token: &str, name: &str, command: &str) -> (u32, String) {
     let writes = async {
-        let mut written = 0;
-        while put_group(server, token, &format!("{name}-{written}"), "x").await.is_success() {
-            written += 1;
+        let mut count = 0;
+        while put_group(server, token, &format!("{name}-{count}"), "x").await.is_success() {
+            count += 1;
         }
-        written
+        count
     };
     let command = command.to_owned();
     let run = move || trefoil(&command.split_whitespace().collect::<Vec<_>>(), 0);
@@ -223,11 +223,11 @@ async fn write_during(server: &Server, token: &str, name: &str, command: &str) -
 }
 
 /// Checks that these resources exist.
-async fn check_written(server: &Server, token: &str, name: &str, written: u32) {
-    for number in 0..written {
+async fn check_written(server: &Server, token: &str, name: &str, count: u32) {
+    for number in 0..count {
         let url = format!("{}/Group/{name}-{number}", server.fhir());
         let read = server.client().get(url).bearer_auth(token).send().await.unwrap();
-        assert_eq!(read.status(), StatusCode::OK, "Group/{name}-{number} of {written}");
+        assert_eq!(read.status(), StatusCode::OK, "Group/{name}-{number} of {count}");
     }
 }
 
@@ -318,8 +318,8 @@ async fn a_restore_that_was_cut_off_is_not_used() {
     assert!(trefoil(&restore, 1).contains("ledger-00001.gz is damaged"));
     server.dir = restored;
     assert!(server.try_start(&[]).is_err());
-    let refused = text(&server.trefoil(&["status"]));
-    assert!(refused.contains("its transfer did not end; remove the store"), "{refused}");
+    let status = text(&server.trefoil(&["status"]));
+    assert!(status.contains("its transfer did not end; remove the store"), "{status}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -382,8 +382,8 @@ async fn a_backup_that_was_interrupted_is_removed_and_made_again() {
     // Each look starts a process, so no pause is needed.
     let is_made = (0..500).any(|_| trefoil(&list, 0).contains("full"));
     assert!(is_made, "no backup was made");
-    let left = std::fs::read_dir(location.path().join(partial)).into_iter().flatten().count();
-    assert_eq!(left, 0, "the interrupted backup is still there");
+    let files = std::fs::read_dir(location.path().join(partial)).into_iter().flatten().count();
+    assert_eq!(files, 0, "the interrupted backup is still there");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -392,10 +392,10 @@ async fn another_node_takes_the_turn_of_one_that_has_ended() {
     let url = database.create().unwrap();
     let location = TempDir::new().unwrap();
     let settings = format!("[backup]\nto = {:?}\nevery_h = 1\n", location.path());
-    let mut ended = Server::in_fresh_folder().over_plain_http().with_settings("");
-    let base = ended.base();
-    ended = ended.sharing(&base, &url);
-    ended.start();
+    let mut crashing = Server::in_fresh_folder().over_plain_http().with_settings("");
+    let base = crashing.base();
+    crashing = crashing.sharing(&base, &url);
+    crashing.start();
     let mut other = Server::in_fresh_folder().over_plain_http().with_settings(&settings).sharing(&base, &url);
     let store =
         Store::postgres(&DatabaseUrl::new(url.clone(), None), DatabaseLimits::default()).await.unwrap();
@@ -412,13 +412,13 @@ async fn another_node_takes_the_turn_of_one_that_has_ended() {
 
     // While the node runs, its backup is its own. When it has ended, another node that starts takes over.
     let list = ["restore", "--from", path(location.path()), "--list"];
-    let made = || trefoil(&list, 0).contains("full");
+    let has_full_backup = || trefoil(&list, 0).contains("full");
     other.start();
-    assert!((0..20).all(|_| !made()) && part.exists(), "the turn of a running node was taken");
+    assert!((0..20).all(|_| !has_full_backup()) && part.exists(), "the turn of a running node was taken");
     other.stop();
-    ended.stop();
+    crashing.stop();
     other.start();
-    assert!((0..500).any(|_| made()), "no backup was made");
+    assert!((0..500).any(|_| has_full_backup()), "no backup was made");
     assert!(!part.exists(), "the interrupted backup is still there");
 }
 
@@ -473,8 +473,8 @@ async fn a_restored_store_makes_backups_when_the_operator_has_said_what_it_is_fo
     assert!(by_hand.status.success(), "{}", text(&by_hand));
     let target = TempDir::new().unwrap();
     let from = ["restore", "--from", path(location.path()), "--data", path(target.path())];
-    let refused = trefoil(&from, 1);
-    assert!(refused.contains("backups of several stores") && refused.contains(&production_id), "{refused}");
+    let message = trefoil(&from, 1);
+    assert!(message.contains("backups of several stores") && message.contains(&production_id), "{message}");
     trefoil(&[&from[..], &["--store-id", &production_id, "--verify"]].concat(), 0);
     undecided.stop();
 

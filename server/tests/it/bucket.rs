@@ -190,9 +190,9 @@ async fn nodes_share_exports_and_releases_through_a_bucket() {
     let old = std::time::SystemTime::now() - Duration::from_secs(2 * 60 * 60);
     std::fs::File::options().write(true).open(&unused).unwrap().set_modified(old).unwrap();
     nodes[2].start();
-    let begun = Instant::now();
-    while unused.exists() || !std::fs::read(index).is_ok_and(|found| found == bytes) {
-        assert!(begun.elapsed() < Duration::from_secs(30), "the bucket has {:?}", files_in(&objects));
+    let start = Instant::now();
+    while unused.exists() || !std::fs::read(index).is_ok_and(|bytes_on_disk| bytes_on_disk == bytes) {
+        assert!(start.elapsed() < Duration::from_secs(30), "the bucket has {:?}", files_in(&objects));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(new.exists());
@@ -200,9 +200,9 @@ async fn nodes_share_exports_and_releases_through_a_bucket() {
     let is_complete = |file: &std::fs::DirEntry| file.path().extension().is_none_or(|end| end != "part");
     let shared = || std::fs::read_dir(&local).unwrap().flatten().filter(is_complete).count();
     let await_shared = async || {
-        let begun = Instant::now();
+        let start = Instant::now();
         while shared() < 6 {
-            assert!(begun.elapsed() < Duration::from_secs(30), "{} files", shared());
+            assert!(start.elapsed() < Duration::from_secs(30), "{} files", shared());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
@@ -220,18 +220,18 @@ async fn nodes_share_exports_and_releases_through_a_bucket() {
     await_shared().await;
 
     // A release that one node removes leaves the others too.
-    let listed = nodes[1].trefoil(&["release", "list"]).stdout;
-    let listed = String::from_utf8(listed).unwrap();
-    let herbs = listed.lines().find(|line| line.contains("garden.example/herbs")).unwrap();
+    let list = nodes[1].trefoil(&["release", "list"]).stdout;
+    let list = String::from_utf8(list).unwrap();
+    let herbs = list.lines().find(|line| line.contains("garden.example/herbs")).unwrap();
     let id = herbs.split_whitespace().next().unwrap();
     assert!(nodes[1].trefoil(&["release", "remove", id]).status.success());
-    let begun = Instant::now();
+    let start = Instant::now();
     while shared() > 3 {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{} files", shared());
+        assert!(start.elapsed() < Duration::from_secs(30), "{} files", shared());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let listed = String::from_utf8(nodes[0].trefoil(&["release", "list"]).stdout).unwrap();
-    assert!(!listed.contains(id), "{listed}");
+    let list = String::from_utf8(nodes[0].trefoil(&["release", "list"]).stdout).unwrap();
+    assert!(!list.contains(id), "{list}");
 
     // An export is started at one node, polled at another, and downloaded from the third.
     import_patients(&nodes[0]);
@@ -306,13 +306,13 @@ fn export_objects(bucket: &TestObjectStore) -> Vec<String> {
 
 /// Waits until the audit log of a node contains events of completed exports, and returns their jobs.
 async fn completed_exports(node: &Server) -> Vec<String> {
-    let begun = Instant::now();
+    let start = Instant::now();
     loop {
         let jobs = logged_exports(node);
         if !jobs.is_empty() {
             return jobs;
         }
-        assert!(begun.elapsed() < Duration::from_secs(30), "no completed export is in the audit log");
+        assert!(start.elapsed() < Duration::from_secs(30), "no completed export is in the audit log");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -351,9 +351,9 @@ async fn another_node_completes_the_export_of_a_killed_one() {
     bucket.delay_uploads(Duration::from_secs(1));
     let path = kick_off(&nodes[1], &base, &token).await;
     // The bucket is away from the first upload on, so that the node is killed in the middle.
-    let begun = Instant::now();
+    let start = Instant::now();
     while !bucket.take_requests().iter().any(|request| request.starts_with("PUT")) {
-        assert!(begun.elapsed() < Duration::from_secs(60), "nothing is uploaded");
+        assert!(start.elapsed() < Duration::from_secs(60), "nothing is uploaded");
         tokio::task::yield_now().await;
     }
     bucket.fail(Fault::SlowDown, usize::MAX);
@@ -361,9 +361,9 @@ async fn another_node_completes_the_export_of_a_killed_one() {
     nodes[1].kill();
     bucket.recover();
     bucket.delay_uploads(Duration::ZERO);
-    let begun = Instant::now();
+    let start = Instant::now();
     let complete = manifest(&nodes[0], &path, &token).await;
-    println!("completed by another node after {} ms", begun.elapsed().as_millis());
+    println!("completed by another node after {} ms", start.elapsed().as_millis());
     assert!(files(&nodes[0], &base, &complete).await == undisturbed, "the same bytes");
     // Each export is in the audit log of the node that has completed it, and in no other.
     assert_eq!(completed_exports(&nodes[0]).await, id(&path));

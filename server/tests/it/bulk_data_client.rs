@@ -73,9 +73,9 @@ async fn members_and_their_resources(server: &Server, group: &str) -> Resources 
     };
     let search = async |query: &str| -> Vec<Value> {
         let mut bundle = get(&format!("{query}&_count=1000")).await;
-        let found = bundle["entry"].as_array_mut().map(std::mem::take).unwrap_or_default();
-        assert_eq!(bundle["total"], found.len(), "all matches of {query} are on one page");
-        found.into_iter().map(|mut entry| entry["resource"].take()).collect()
+        let entries = bundle["entry"].as_array_mut().map(std::mem::take).unwrap_or_default();
+        assert_eq!(bundle["total"], entries.len(), "all matches of {query} are on one page");
+        entries.into_iter().map(|mut entry| entry["resource"].take()).collect()
     };
     let members = get(&format!("Group/{group}")).await;
     let members = members["member"].as_array().unwrap().iter();

@@ -12,13 +12,13 @@ use crate::support::Server;
 /// do. Returns the certificate.
 fn write_certificate(server: &Server, name: &str) -> Vec<u8> {
     let pair = KeyPair::generate().unwrap();
-    let made = CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&pair).unwrap();
-    for (file, text) in [("cert", made.pem()), ("key", pair.serialize_pem())] {
+    let certificate = CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&pair).unwrap();
+    for (file, text) in [("cert", certificate.pem()), ("key", pair.serialize_pem())] {
         let target = server.data().join(format!("{file}-{name}.pem"));
         std::fs::write(&target, text).unwrap();
         link(server, file, &target);
     }
-    made.der().to_vec()
+    certificate.der().to_vec()
 }
 
 fn link(server: &Server, file: &str, target: &std::path::Path) {
@@ -70,9 +70,9 @@ async fn a_renewed_certificate_is_presented_without_closing_a_connection() {
     // A key of another certificate is refused, and both files are named.
     let key = server.data().join("key-first.pem");
     link(&server, "key", &key);
-    let refused = server.trefoil(&["reload"]);
-    let text = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(1), "{text}");
+    let reload = server.trefoil(&["reload"]);
+    let text = String::from_utf8_lossy(&reload.stderr);
+    assert_eq!(reload.status.code(), Some(1), "{text}");
     assert!(paths.iter().all(|path| text.contains(path)) && text.contains("stays"), "{text}");
     assert_eq!(presented(&server).await, second);
 

@@ -51,15 +51,15 @@ fn since(version: u64) -> Value {
 }
 
 fn relations(map: &Value) -> BTreeSet<(String, String)> {
-    let mut found = BTreeSet::new();
+    let mut pairs = BTreeSet::new();
     let elements = map["group"][0]["element"].as_array();
     for element in elements.into_iter().flatten() {
         for target in element["target"].as_array().unwrap() {
             let code = |value: &Value| value["code"].as_str().unwrap().to_owned();
-            found.insert((code(element), code(target)));
+            pairs.insert((code(element), code(target)));
         }
     }
-    found
+    pairs
 }
 
 fn expected() -> BTreeSet<(String, String)> {
@@ -131,16 +131,16 @@ async fn no_code_is_lost_when_two_nodes_add_to_one_table() {
     }))
     .await;
     // Each relation is in exactly one of the answers.
-    let mut told = BTreeSet::new();
+    let mut answers = BTreeSet::new();
     let mut count = 0;
     for (status, map) in added {
         assert_eq!(status, 200, "{map}");
         count += relations(&map).len();
-        told.extend(relations(&map));
+        answers.extend(relations(&map));
     }
-    assert_eq!((told.len(), count), (10, 10));
+    assert_eq!((answers.len(), count), (10, 10));
     for base in &bases {
         let (status, map) = close(&writer, base, &[named("t"), since(0)]).await;
-        assert_eq!((status, &map["version"], relations(&map)), (200, &json!("5"), told.clone()), "{map}");
+        assert_eq!((status, &map["version"], relations(&map)), (200, &json!("5"), answers.clone()), "{map}");
     }
 }

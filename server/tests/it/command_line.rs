@@ -31,9 +31,9 @@ fn the_same_commands_work_stopped_and_running() {
     check(&add_user(&server, "none", ""), 1, "no password was given");
     server.start();
     check(&add_user(&server, "during", "a long password\n"), 0, "added user during");
-    let listed = server.trefoil(&["user", "list"]);
-    check(&listed, 0, "before");
-    check(&listed, 0, "during");
+    let list = server.trefoil(&["user", "list"]);
+    check(&list, 0, "before");
+    check(&list, 0, "during");
     check(&server.trefoil(&["user", "disable", "nobody"]), 1, "user 'nobody' does not exist");
     let add = ["client", "add", "web", "--redirect-uri", "https://app.example/cb", "--scope", "openid email"];
     check(&server.trefoil(&add), 0, "added client web");
@@ -70,8 +70,8 @@ fn lists_and_records_are_json_on_request() {
     };
     check(&add_user(&server, "ada", "a long enough password"), 0, "added user ada");
     assert_eq!(json(&["user", "list"])[0]["username"], "ada");
-    let shown = &json(&["user", "show", "ada"])[0];
-    assert_eq!((&shown["password"], &shown["recovery_codes"]), (&true.into(), &0.into()), "{shown}");
+    let user = &json(&["user", "show", "ada"])[0];
+    assert_eq!((&user["password"], &user["recovery_codes"]), (&true.into(), &0.into()), "{user}");
     let added = json(&["client", "add", "office", "--auth-method", "client_secret_basic"]);
     assert!(added.iter().any(|value| value["client_secret"].is_string()), "{added:?}");
     assert_eq!(json(&["client", "list"])[0]["client_id"], "office");
@@ -100,9 +100,9 @@ fn the_status_names_the_facts_of_a_stopped_and_a_running_server() {
     );
     server.start();
     let wrong = ["--silent", "--insecure", "-u", "nobody:wrong", "-d", "grant_type=client_credentials"];
-    let sent =
+    let curl =
         Command::new("curl").args(wrong).arg(format!("{}/oauth2/token", server.base())).output().unwrap();
-    assert!(sent.status.success());
+    assert!(curl.status.success());
     let running = status(&server);
     assert_eq!((&running["is_running"], &running["base_url"]), (&true.into(), &server.base().into()));
     assert!(running["store"]["sequence"].as_u64() > stopped["store"]["sequence"].as_u64(), "{running}");
@@ -135,9 +135,9 @@ fn users_and_clients_are_changed_and_defaults_restored() {
     check(&add_user(&server, "ada", "a long enough password"), 0, "added user ada");
     let change = ["user", "change", "ada", "--email", "ada@mail.example", "--email-verified"];
     check(&server.trefoil(&[&change[..], &["--fhir-user", "Patient/p1"]].concat()), 0, "changed user ada");
-    let shown = server.trefoil(&["user", "show", "ada"]);
-    check(&shown, 0, "email               ada@mail.example");
-    check(&shown, 0, "email verified      yes");
+    let show_user = server.trefoil(&["user", "show", "ada"]);
+    check(&show_user, 0, "email               ada@mail.example");
+    check(&show_user, 0, "email verified      yes");
     check(&server.trefoil(&["user", "change", "ada", "--unset", "fhir-user"]), 0, "changed user ada");
     check(&server.trefoil(&["user", "show", "ada"]), 0, "fhir user           -");
     check(&server.trefoil(&["user", "change", "ada", "--fhir-user", "nonsense"]), 1, "such as Patient/p1");
@@ -148,10 +148,10 @@ fn users_and_clients_are_changed_and_defaults_restored() {
     check(&server.trefoil(&add), 0, "added client web");
     let change = ["client", "change", "web", "--scope", "openid email", "--unset", "first-party"];
     check(&server.trefoil(&change), 0, "changed client web");
-    let shown = server.trefoil(&["client", "show", "web"]);
-    check(&shown, 0, "\"scope\": \"openid email\"");
-    check(&shown, 0, "\"first_party\": false");
-    check(&shown, 0, "https://app.example/cb");
+    let show_client = server.trefoil(&["client", "show", "web"]);
+    check(&show_client, 0, "\"scope\": \"openid email\"");
+    check(&show_client, 0, "\"first_party\": false");
+    check(&show_client, 0, "https://app.example/cb");
     let with_secret = ["client", "change", "web", "--auth-method", "client_secret_basic"];
     check(&server.trefoil(&with_secret), 0, "client_secret ");
     check(&server.trefoil(&["client", "rotate-secret", "web", "--overlap-s", "60"]), 0, "client_secret ");
@@ -278,12 +278,12 @@ fn a_demo_stores_its_guide_and_prints_it_on_a_terminal_only() {
         .spawn()
         .unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let shown: Vec<String> = lines.take_while(|line| !line.contains("Stop the server")).collect();
+    let guide_lines: Vec<String> = lines.take_while(|line| !line.contains("Stop the server")).collect();
     let pid = server.json("endpoint.json")["pid"].to_string();
     assert!(Command::new("kill").arg(pid).status().unwrap().success());
     child.wait().unwrap();
-    assert!(shown[0].starts_with("ready "), "{shown:?}");
-    assert!(shown.iter().any(|line| line.contains(&password)), "{shown:?}");
+    assert!(guide_lines[0].starts_with("ready "), "{guide_lines:?}");
+    assert!(guide_lines.iter().any(|line| line.contains(&password)), "{guide_lines:?}");
 }
 
 /// An ephemeral server says everything in one line, answers at once, and leaves nothing behind.
@@ -318,14 +318,14 @@ async fn an_ephemeral_server_says_everything_in_one_line() {
         assert_eq!(patients.status(), 200);
         // Administration commands work as with any other server.
         let data = text(&line["data"]);
-        let listed = Command::new(TREFOIL).args(["client", "list", "--data", &data]).output().unwrap();
-        check(&listed, 0, "[demo]");
+        let list = Command::new(TREFOIL).args(["client", "list", "--data", &data]).output().unwrap();
+        check(&list, 0, "[demo]");
         assert!(Command::new("kill").arg(server.id().to_string()).status().unwrap().success());
         assert_eq!(server.wait().unwrap().code(), Some(0));
         assert!(!std::path::Path::new(&data).exists(), "{data} is left");
     }
-    let refused = Command::new(TREFOIL).args(["serve", "--ephemeral", "--data", "x"]).output().unwrap();
-    check(&refused, 2, "cannot be used with");
+    let output = Command::new(TREFOIL).args(["serve", "--ephemeral", "--data", "x"]).output().unwrap();
+    check(&output, 2, "cannot be used with");
 }
 
 /// An ephemeral server whose standard input is a pipe ends when it closes; one whose input was already closed
@@ -350,8 +350,8 @@ fn an_ephemeral_server_ends_with_the_program_that_started_it() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(writer);
     let (mut server, data) = run(reader.into());
-    let listed = Command::new(TREFOIL).args(["client", "list", "--data"]).arg(&data).output().unwrap();
-    check(&listed, 0, "[demo]");
+    let list = Command::new(TREFOIL).args(["client", "list", "--data"]).arg(&data).output().unwrap();
+    check(&list, 0, "[demo]");
     // The next ephemeral server removes the folder of one that was killed.
     server.kill().unwrap();
     server.wait().unwrap();

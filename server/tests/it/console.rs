@@ -65,8 +65,8 @@ async fn an_administrator_manages_users_clients_and_keys() {
     let user = serde_json::json!({ "username": "fern", "password": "a walk in the garden" });
     tokens(&server, &mut fern, &user).await;
     assert_eq!(fern.get(&format!("{base}/account")).await.status(), 200);
-    let shown = browser.get(&format!("{base}/console/user?name=fern")).await.text().await.unwrap();
-    assert!(shown.contains("Fern Wood") && shown.contains("last seen"), "{shown}");
+    let user_page = browser.get(&format!("{base}/console/user?name=fern")).await.text().await.unwrap();
+    assert!(user_page.contains("Fern Wood") && user_page.contains("last seen"), "{user_page}");
     let (_, page) = act(&mut browser, &base, &[("action", "user-disable"), ("user", "fern")]).await;
     assert!(page.contains("disabled fern"), "{page}");
     assert_eq!(fern.get(&format!("{base}/account")).await.status(), 303, "the session has ended");
@@ -77,8 +77,8 @@ async fn an_administrator_manages_users_clients_and_keys() {
     assert!(question.contains("Delete the user fern?"), "{question}");
     assert!(String::from_utf8(server.trefoil(&["user", "list"]).stdout).unwrap().contains("fern"));
     let form = hidden_fields(&question);
-    let done = browser.send(browser.client.post(format!("{base}/console")).form(&form)).await;
-    assert!(done.text().await.unwrap().contains("deleted fern"));
+    let response = browser.send(browser.client.post(format!("{base}/console")).form(&form)).await;
+    assert!(response.text().await.unwrap().contains("deleted fern"));
     assert!(!String::from_utf8(server.trefoil(&["user", "list"]).stdout).unwrap().contains("fern"));
 
     let add = [
@@ -90,8 +90,11 @@ async fn an_administrator_manages_users_clients_and_keys() {
     ];
     let (_, page) = act(&mut browser, &base, &add).await;
     assert!(page.contains("added client shop") && page.contains("secret"), "{page}");
-    let shown = browser.get(&format!("{base}/console/client?id=shop")).await.text().await.unwrap();
-    assert!(shown.contains("https://shop.example/") && shown.contains("Replace the secret"), "{shown}");
+    let client_page = browser.get(&format!("{base}/console/client?id=shop")).await.text().await.unwrap();
+    assert!(
+        client_page.contains("https://shop.example/") && client_page.contains("Replace the secret"),
+        "{client_page}"
+    );
     let (status, page) = act(&mut browser, &base, &[("action", "keys-rotate")]).await;
     assert!(status == 422 && page.contains("--now"), "the next keys are too new: {page}");
     assert_eq!(act(&mut browser, &base, &[("action", "purge"), ("id", "Patient/p1")]).await.0, 400);
@@ -101,9 +104,9 @@ async fn an_administrator_manages_users_clients_and_keys() {
         .unwrap()
         .map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap())
         .collect();
-    let shown: Value =
+    let user: Value =
         serde_json::from_slice(&server.trefoil(&["user", "show", &admin, "--json"]).stdout).unwrap();
-    let sub = shown["sub"].as_str().unwrap();
+    let sub = user["sub"].as_str().unwrap();
     let entries: Vec<Value> = audit.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let deleted = entries.iter().find(|entry| entry["action"] == "D").expect("the deletion is recorded");
     assert!(deleted["agent"].to_string().contains(sub), "{deleted}");
@@ -126,11 +129,11 @@ async fn only_an_administrator_with_a_recent_sign_in_may_use_the_console() {
     for field in ["username", "password"] {
         form.push((field.to_owned(), user[field].as_str().unwrap().to_owned()));
     }
-    let done = stranger.send(stranger.client.post(format!("{base}/sign-in")).form(&form)).await;
-    assert_eq!(location(&done), format!("{base}/console"));
-    let refused = stranger.get(&format!("{base}/console")).await;
-    assert_eq!(refused.status(), 403, "no administrator");
-    assert!(refused.text().await.unwrap().contains("Only administrators"));
+    let response = stranger.send(stranger.client.post(format!("{base}/sign-in")).form(&form)).await;
+    assert_eq!(location(&response), format!("{base}/console"));
+    let refusal = stranger.get(&format!("{base}/console")).await;
+    assert_eq!(refusal.status(), 403, "no administrator");
+    assert!(refusal.text().await.unwrap().contains("Only administrators"));
     for page in ["user?name=willow", "client?id=demo-device"] {
         assert_eq!(stranger.get(&format!("{base}/console/{page}")).await.status(), 403);
     }

@@ -78,8 +78,11 @@ async fn a_killed_import_keeps_all_acknowledged_lines() {
         server.start();
         let token = server.backend_token("system/*.read").await;
         let manifest = finish(&server, &kick_off(&server, &token).await, &token).await;
-        let stored = count(&manifest, "Observation") + count(&manifest, "Patient");
-        assert!(stored >= least, "{least} lines were acknowledged, {stored} resources are there");
+        let resource_count = count(&manifest, "Observation") + count(&manifest, "Patient");
+        assert!(
+            resource_count >= least,
+            "{least} lines were acknowledged, {resource_count} resources are there"
+        );
         server.stop();
     }
     // Repeating the import adds the remaining resources.
@@ -108,10 +111,10 @@ async fn a_killed_export_resumes_and_contains_the_snapshot() {
         // A write after the kick-off must not be in the export, even after the kill.
         let late = serde_json::json!({ "resourceType": "Patient", "id": format!("late{polls}") });
         let writer = server.backend_token("system/Group.cud").await;
-        let refused =
+        let late_write =
             server.client().put(format!("{}/Patient/late{polls}", server.fhir())).bearer_auth(writer);
         assert_eq!(
-            refused.json(&late).send().await.unwrap().status(),
+            late_write.json(&late).send().await.unwrap().status(),
             403,
             "the demo back end writes Groups only"
         );

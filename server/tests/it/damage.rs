@@ -19,17 +19,17 @@ fn flip(path: &Path, at: usize) {
 
 /// Returns the files of a folder tree whose names end with `end`.
 fn files(folder: &Path, end: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+    let mut paths = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            found.extend(files(&path, end));
+            paths.extend(files(&path, end));
         } else if path.to_str().unwrap().ends_with(end) {
-            found.push(path);
+            paths.push(path);
         }
     }
-    found.sort();
-    found
+    paths.sort();
+    paths
 }
 
 fn outcome_of(text: &str) -> String {
@@ -72,11 +72,11 @@ async fn a_corrupt_journal_is_reported_at_the_start() {
     let sound = fs::read(&journal).unwrap();
     let second = sound.windows(6).rposition(|bytes| bytes == b"second").unwrap();
     flip(&journal, second);
-    let ended = server.start_in_vain();
-    let said = String::from_utf8(ended.stderr).unwrap();
-    assert_eq!(ended.status.code(), Some(1), "{said}");
-    assert!(said.contains(journal.to_str().unwrap()) && said.contains("restore a backup"), "{said}");
-    assert!(ended.stdout.is_empty());
+    let output = server.start_in_vain();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains(journal.to_str().unwrap()) && stderr.contains("restore a backup"), "{stderr}");
+    assert!(output.stdout.is_empty());
     // The refused start must not have modified the journal.
     let damaged = fs::read(&journal).unwrap();
     assert_eq!(damaged.len(), sound.len());
@@ -125,8 +125,8 @@ async fn a_damaged_table_fails_only_requests_that_read_it() {
             200 => assert!(answer.text().await.unwrap().contains(&format!("{number:04}").repeat(900))),
             500 => {
                 failed += 1;
-                let said = answer.text().await.unwrap();
-                assert!(outcome_of(&said).contains("the stored data is corrupt"), "{said}");
+                let body = answer.text().await.unwrap();
+                assert!(outcome_of(&body).contains("the stored data is corrupt"), "{body}");
             }
             other => panic!("{other}"),
         }
@@ -165,8 +165,8 @@ async fn a_damaged_export_file_is_not_returned() {
     {
         let answer = client.get(&url).bearer_auth(&token).header(name, value).send().await.unwrap();
         assert_eq!(answer.status(), 500, "{name}: {value}");
-        let said = answer.text().await.unwrap();
-        assert!(outcome_of(&said).contains("the file is corrupt; delete this export"), "{said}");
+        let body = answer.text().await.unwrap();
+        assert!(outcome_of(&body).contains("the file is corrupt; delete this export"), "{body}");
     }
 }
 
@@ -200,10 +200,13 @@ async fn a_folder_that_cannot_be_written_is_reported() {
     {
         let store = server.data().join("store");
         let Some(_mounted) = Mounted::over(store.clone(), "ro,size=1m") else { return };
-        let ended = server.start_in_vain();
-        let said = String::from_utf8(ended.stderr).unwrap();
-        assert_eq!(ended.status.code(), Some(1), "{said}");
-        assert!(said.contains(store.to_str().unwrap()) && said.contains("Read-only file system"), "{said}");
+        let output = server.start_in_vain();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(
+            stderr.contains(store.to_str().unwrap()) && stderr.contains("Read-only file system"),
+            "{stderr}"
+        );
     }
     let Some(_mounted) = Mounted::over(server.data().join("exports"), "ro,size=1m") else { return };
     server.start();

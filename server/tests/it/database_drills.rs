@@ -114,8 +114,8 @@ async fn a_full_disk_of_the_database_makes_a_node_not_ready() {
     until("the end of the fault without another write", StatusCode::OK, async || readiness(node).await).await;
     assert_eq!(put_group(node, &token, "after", "x").await, StatusCode::CREATED);
     for (number, status) in statuses.iter().enumerate() {
-        let found = read_group(node, &token, &format!("large-{number}")).await;
-        assert!(found == StatusCode::OK || !status.is_success(), "an acknowledged write is lost");
+        let members = read_group(node, &token, &format!("large-{number}")).await;
+        assert!(members == StatusCode::OK || !status.is_success(), "an acknowledged write is lost");
     }
 }
 
@@ -165,8 +165,8 @@ async fn a_database_without_later_writes_is_refused_until_it_is_accepted() {
     assert_eq!(put_group(&nodes[1], &later, "later", "x").await, StatusCode::CREATED);
     let client = connect(&url).await;
     let beat = async || client.query_one("SELECT min(beat) FROM node", &[]).await.unwrap().get::<_, i64>(0);
-    let known = beat().await;
-    while beat().await < known + 2 {}
+    let last_beat = beat().await;
+    while beat().await < last_beat + 2 {}
     drop(client);
 
     // Another node still uses the former primary, and has written more to it.
@@ -186,8 +186,8 @@ async fn a_database_without_later_writes_is_refused_until_it_is_accepted() {
         until("the refusal", StatusCode::SERVICE_UNAVAILABLE, async || readiness(node).await).await;
         assert_eq!(put_group(node, &token, "refused", "x").await, StatusCode::SERVICE_UNAVAILABLE);
     }
-    let accepted = nodes[0].trefoil(&["store", "accept-restored", "--yes"]);
-    assert!(accepted.status.success(), "{accepted:?}");
+    let acceptance = nodes[0].trefoil(&["store", "accept-restored", "--yes"]);
+    assert!(acceptance.status.success(), "{acceptance:?}");
     for node in &nodes {
         until("the accepted database", StatusCode::OK, async || readiness(node).await).await;
         for token in [&token, &later] {
@@ -206,11 +206,11 @@ async fn a_database_without_later_writes_is_refused_until_it_is_accepted() {
 fn faketime() -> Option<String> {
     let folders = std::fs::read_dir("/usr/lib").ok()?.flatten();
     let mut libraries = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));
-    let found = libraries.find(|path| path.is_file());
-    if found.is_none() {
+    let library = libraries.find(|path| path.is_file());
+    if library.is_none() {
         println!("left out: libfaketime is not installed (Debian: faketime)");
     }
-    Some(found?.to_str()?.to_owned())
+    Some(library?.to_str()?.to_owned())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -305,15 +305,15 @@ async fn no_request_fails_because_a_connection_to_the_database_ends() {
         format!("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = '{name}'");
     let is_over = AtomicBool::new(false);
     let terminate = async {
-        let begun = Instant::now();
-        let mut ended = 0;
-        while begun.elapsed() < Duration::from_secs(4) {
-            ended += admin.query_one(&end, &[]).await.unwrap().get::<_, i64>(0);
+        let start = Instant::now();
+        let mut end_count = 0;
+        while start.elapsed() < Duration::from_secs(4) {
+            end_count += admin.query_one(&end, &[]).await.unwrap().get::<_, i64>(0);
             // As often as a failing pooler, and rarely enough that a connection can be used at all.
             tokio::time::sleep(Duration::from_millis(fastrand::u64(20..200))).await;
         }
         is_over.store(true, Ordering::Release);
-        ended
+        end_count
     };
     let requests = (0..8).map(async |task: usize| {
         let node = &nodes[task % 2];

@@ -21,7 +21,7 @@ fn every_fenced_block_is_accepted_by_the_program_that_reads_it() {
     let proxies = [("nginx", 0), ("caddy", 0), ("haproxy", 0)];
     // The programs of `new-app`, which its tests run.
     let programs = [("bash", 0), ("javascript", 0), ("python", 0), ("java", 0), ("r", 0)];
-    let mut checked = [
+    let mut pages = [
         &[("toml", 0), ("json", 0), ("yaml", 0), ("sh", 0), ("sql", 0), ("csv", 0), ("", 0)][..],
         &proxies,
         &programs,
@@ -29,7 +29,7 @@ fn every_fenced_block_is_accepted_by_the_program_that_reads_it() {
     .concat();
     for block in documents().iter().flat_map(|(name, text)| fenced_blocks(name, text)) {
         let FencedBlock { place, language, text, .. } = &block;
-        let count = checked.iter_mut().find(|(known, _)| known == language);
+        let count = pages.iter_mut().find(|(known, _)| known == language);
         count
             .unwrap_or_else(|| panic!("{place}: '{language}' is not checked by any reader; add one here"))
             .1 += 1;
@@ -53,7 +53,7 @@ fn every_fenced_block_is_accepted_by_the_program_that_reads_it() {
             _ => {}
         }
     }
-    for (language, count) in checked {
+    for (language, count) in pages {
         assert!(count > 0, "no document has a block of the language '{language}'");
     }
 }
@@ -75,16 +75,16 @@ fn check_scrape_configuration(place: &str, text: &str) {
 /// text with `<` or `…` is a pattern and is not checked.
 #[test]
 fn every_command_in_running_text_is_accepted() {
-    let mut checked = 0;
+    let mut count = 0;
     for (name, text) in documents() {
         for span in inline_code(&text).filter(|span| !span.contains(['<', '…', '|', '{'])) {
             for words in shell_commands(span).iter().filter(|words| words.len() > 1) {
                 check_command(&name, words, MayLack::Arguments);
-                checked += 1;
+                count += 1;
             }
         }
     }
-    assert!(checked > 0, "no document names a command in its text");
+    assert!(count > 0, "no document names a command in its text");
 }
 
 /// Returns the names and texts of the user documents.
@@ -317,9 +317,9 @@ fn texts_of(code: &str) -> Vec<String> {
     let code = code.split("#[cfg(test)]").next().unwrap();
     let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
     let text = Regex::new(r#""([^"\\]*)""#).unwrap();
-    let found =
-        lines.flat_map(|line| text.captures_iter(line).map(|found| found[1].to_owned()).collect::<Vec<_>>());
-    found.collect()
+    let names = lines
+        .flat_map(|line| text.captures_iter(line).map(|capture| capture[1].to_owned()).collect::<Vec<_>>());
+    names.collect()
 }
 
 /// Each reason of a refused authorization request and of a rejected client has a row, and each row of these
@@ -372,8 +372,8 @@ fn the_headings_of_tables_are_in_their_page() {
         ("| parents, several separated by a bar |", Column::PARENT),
     ] {
         let row = page.lines().find_map(|line| line.strip_prefix(begin)).unwrap();
-        let listed: Vec<_> = row.split('`').skip(1).step_by(2).collect();
-        assert_eq!(listed, column.0, "{begin}");
+        let names: Vec<_> = row.split('`').skip(1).step_by(2).collect();
+        assert_eq!(names, column.0, "{begin}");
     }
 }
 
@@ -416,7 +416,7 @@ fn the_parameters_and_error_codes_of_oauth_are_in_their_page() {
     for path in [files("src/http/oauth"), files("crates/identity/src/authorize")].concat() {
         let text = std::fs::read_to_string(path).unwrap();
         let text = text.split("#[cfg(test)]").next().unwrap().to_owned();
-        parameters.extend(parameter.captures_iter(&text).map(|found| found[1].to_owned()));
+        parameters.extend(parameter.captures_iter(&text).map(|capture| capture[1].to_owned()));
     }
     for name in [
         "crates/identity/src/model/error_code.rs",
@@ -424,7 +424,7 @@ fn the_parameters_and_error_codes_of_oauth_are_in_their_page() {
         "src/http/oauth/token.rs",
         "src/http/oauth/device_authorization.rs",
     ] {
-        codes.extend(code.captures_iter(&read(name)).map(|found| found[1].to_owned()));
+        codes.extend(code.captures_iter(&read(name)).map(|capture| capture[1].to_owned()));
     }
     assert!(parameters.len() > 25 && codes.len() > 15, "{parameters:?} {codes:?}");
     let missing: Vec<_> =

@@ -154,19 +154,19 @@ async fn a_stranger_does_not_fill_the_disk() {
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let text: String = files.map(|file| std::fs::read_to_string(file).unwrap()).collect();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let rejected: Vec<_> =
+    let rejections: Vec<_> =
         lines.iter().filter(|line| line["subtype"][0]["code"] == "client-authentication").collect();
-    let counted = |line: &&Value| -> u64 {
+    let further = |line: &&Value| -> u64 {
         let details = line["entity"][0]["detail"].as_array().cloned().unwrap_or_default();
         let further = details.iter().find(|detail| detail["type"] == "further-events");
         further.map_or(1, |detail| detail["valueString"].as_str().unwrap().parse().unwrap())
     };
-    let total: u64 = rejected.iter().map(counted).sum();
+    let total: u64 = rejections.iter().map(further).sum();
     println!(
         "{} requests of strangers beside {count} tokens: {} audit lines",
         requests.load(Ordering::Relaxed),
-        rejected.len()
+        rejections.len()
     );
     assert_eq!(total, requests.load(Ordering::Relaxed) as u64, "each request is counted");
-    assert!(rejected.len() as u64 <= 2 * (seconds / 60 + 2), "{} lines", rejected.len());
+    assert!(rejections.len() as u64 <= 2 * (seconds / 60 + 2), "{} lines", rejections.len());
 }

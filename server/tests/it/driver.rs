@@ -169,8 +169,8 @@ impl Driver {
     }
 
     pub async fn find(&self, css: &str) -> String {
-        let found = self.post("/element", json!({ "using": "css selector", "value": css })).await;
-        found.as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned()
+        let element = self.post("/element", json!({ "using": "css selector", "value": css })).await;
+        element.as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned()
     }
 
     pub async fn text(&self, css: &str) -> String {

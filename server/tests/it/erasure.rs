@@ -19,16 +19,16 @@ const PATIENT: &str = "Patient/erase-me";
 
 /// The files below a folder that contain the text.
 fn files_with(folder: &Path, text: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            found.extend(files_with(&path, text));
+            files.extend(files_with(&path, text));
         } else if fs::read(&path).is_ok_and(|bytes| memmem::find(&bytes, text.as_bytes()).is_some()) {
-            found.push(path);
+            files.push(path);
         }
     }
-    found
+    files
 }
 
 /// The resources of the record, and one that belongs to another patient too.
@@ -176,13 +176,14 @@ async fn check(mut server: Server, owns_files: bool) {
         let path = format!("{}/{}", gone["resourceType"].as_str().unwrap(), gone["id"].as_str().unwrap());
         assert_eq!(client.get(&path).await.0, StatusCode::NOT_FOUND, "{path}");
     }
-    for kept in ["Communication/shared", "Patient/other", "Device/monitor", "Group/ward", "Linkage/twins"] {
-        assert_eq!(client.get(kept).await.0, StatusCode::OK, "{kept}");
+    for other_id in ["Communication/shared", "Patient/other", "Device/monitor", "Group/ward", "Linkage/twins"]
+    {
+        assert_eq!(client.get(other_id).await.0, StatusCode::OK, "{other_id}");
     }
     let (_, found) = client.get(&format!("Patient?family={SECRET}")).await;
     assert_eq!(serde_json::from_str::<Value>(&found).unwrap()["total"], 0, "{found}");
-    for ended in [&complete, &of_ward] {
-        let (status, reason) = client.get(ended).await;
+    for export in [&complete, &of_ward] {
+        let (status, reason) = client.get(export).await;
         assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{reason}");
         assert!(reason.contains("start it again without _since"), "{reason}");
     }
@@ -208,8 +209,8 @@ async fn check(mut server: Server, owns_files: bool) {
     let (_, history) = client.get(&format!("{PATIENT}/_history")).await;
     let history: Value = serde_json::from_str(&history).unwrap();
     assert_eq!(history["entry"].as_array().unwrap().len(), 1, "{history}");
-    let checked = server.trefoil(&["check"]);
-    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+    let check = server.trefoil(&["check"]);
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
     assert_eq!(server.stop(), Some(0));
     if owns_files {
         let stopped = json_of(&server, &["purge", PATIENT, "--yes", "--json"]);

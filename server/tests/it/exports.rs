@@ -58,8 +58,8 @@ async fn bytes_of_running_exports_are_limited_per_client_and_in_total() {
             let request = client.get(format!("{}/$export?_type=Patient", server.fhir())).bearer_auth(token);
             request.send().await.unwrap()
         };
-        let delete = async |token: &str, begun: &reqwest::Response| {
-            let status = begun.headers()["content-location"].to_str().unwrap();
+        let delete = async |token: &str, kick_off: &reqwest::Response| {
+            let status = kick_off.headers()["content-location"].to_str().unwrap();
             let answer = client.delete(status).bearer_auth(token).send().await.unwrap();
             assert_eq!(answer.status(), 202);
         };

@@ -151,9 +151,9 @@ async fn fail_over_once(round: u64, pause: Duration) -> Option<usize> {
     let late = acknowledged.last().unwrap();
     let url = pair.url.replace(&format!(",127.0.0.1:{}", pair.standby.port()), "");
     let former = connect(&url).await;
-    let found = "SELECT count(*) FROM current WHERE id = $1";
-    let found = former.query_one(found, &[&late.as_bytes()]).await.unwrap().get::<_, i64>(0);
-    assert_eq!(found, 0, "{late} was written to the former primary");
+    let query = "SELECT count(*) FROM current WHERE id = $1";
+    let count = former.query_one(query, &[&late.as_bytes()]).await.unwrap().get::<_, i64>(0);
+    assert_eq!(count, 0, "{late} was written to the former primary");
     Some(acknowledged.len())
 }
 
@@ -196,9 +196,9 @@ async fn only_the_former_primary_is_refused_until_the_operator_accepts_it() {
     assert_eq!(status.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&status.stderr).contains(&host), "{status:?}");
 
-    let accepted = nodes[1].trefoil(&["store", "accept-restored", "--yes"]);
-    let text = String::from_utf8_lossy(&accepted.stdout);
-    assert!(accepted.status.success(), "{accepted:?}");
+    let acceptance = nodes[1].trefoil(&["store", "accept-restored", "--yes"]);
+    let text = String::from_utf8_lossy(&acceptance.stdout);
+    assert!(acceptance.status.success(), "{acceptance:?}");
     assert!(
         text.contains("accepted: the database with the writes up to") && text.contains("Repeat"),
         "{text}"

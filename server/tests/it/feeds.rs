@@ -120,9 +120,9 @@ fn a_feed_is_listed_and_only_what_is_new_is_imported() {
     let (server, folder) = (Server::open_terminology(), tempfile::tempdir().unwrap());
     let file = written(folder.path());
     let feed = file.to_str().unwrap();
-    let listed = import(&server, &["--feed", feed]);
+    let list = import(&server, &["--feed", feed]);
     check(
-        &listed,
+        &list,
         0,
         &[
             &format!("new     SCT_RF2_SNAPSHOT  {EXTENSION}  extension.zip"),
@@ -130,11 +130,15 @@ fn a_feed_is_listed_and_only_what_is_new_is_imported() {
             "--take URI",
         ],
     );
-    assert!(!listed.1.contains("1.9.0"), "{}", listed.1);
+    assert!(!list.1.contains("1.9.0"), "{}", list.1);
     // The extension needs the International release, which is taken with it.
     let item = EXTENSION.rsplit_once("/version/").unwrap().0;
-    let taken = import(&server, &["--feed", feed, "--take", item]);
-    check(&taken, 0, &["taking: extension.zip", "taking: international.zip", EXTENSION, INTERNATIONAL]);
+    let import_output = import(&server, &["--feed", feed, "--take", item]);
+    check(
+        &import_output,
+        0,
+        &["taking: extension.zip", "taking: international.zip", EXTENSION, INTERNATIONAL],
+    );
     let again = import(&server, &["--feed", feed, "--take", item]);
     check(&again, 0, &["already there: extension.zip"]);
     assert!(!again.1.contains("taking"), "{}", again.1);
@@ -210,14 +214,14 @@ async fn a_feed_of_a_server_is_read_with_a_password() {
     let feed = format!("{}/feed.xml", publisher.uri());
     let secret = server.data().join("feed-password");
     fs::write(&secret, "roses\n").unwrap();
-    let refused = import(&server, &["--feed", &feed]);
-    check(&refused, 1, &["with status 401", "--feed-user"]);
+    let refusal = import(&server, &["--feed", &feed]);
+    check(&refusal, 1, &["with status 401", "--feed-user"]);
     let options =
         ["--feed", &feed, "--feed-user", "gardener", "--feed-password-file", secret.to_str().unwrap()];
     check(&import(&server, &options), 0, &["new     SCT_RF2_SNAPSHOT"]);
-    let taken = import(&server, &[&options[..], &["--take", INTERNATIONAL]].concat());
-    check(&taken, 0, &["taking: international.zip", INTERNATIONAL]);
-    assert!(!taken.1.contains("roses"), "{}", taken.1);
+    let import_output = import(&server, &[&options[..], &["--take", INTERNATIONAL]].concat());
+    check(&import_output, 0, &["taking: international.zip", INTERNATIONAL]);
+    assert!(!import_output.1.contains("roses"), "{}", import_output.1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -237,8 +241,8 @@ async fn a_server_imports_the_releases_of_another_one() {
     check(&import(&reader, &["--feed", &feed]), 1, &["with status 401"]);
     check(&import(&reader, &options), 0, &[&format!("new     TREFOIL_INDEX     {INTERNATIONAL}")]);
     let item = INTERNATIONAL.rsplit_once("/version/").unwrap().0;
-    let taken = import(&reader, &[&options[..], &["--take", item]].concat());
-    check(&taken, 0, &["taking: ", "index ", INTERNATIONAL]);
+    let import_output = import(&reader, &[&options[..], &["--take", item]].concat());
+    check(&import_output, 0, &["taking: ", "index ", INTERNATIONAL]);
     check(&import(&reader, &options), 0, &["stored  TREFOIL_INDEX"]);
     // Both servers have the same file.
     let index = "terminology/releases/snomed.info-sct-900000000000207008-version-20250101.index";
@@ -265,6 +269,6 @@ async fn a_server_imports_the_releases_of_another_one() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(&damaged, bytes).unwrap();
-    let refused = import(&reader, &[damaged.to_str().unwrap()]);
-    check(&refused, 1, &["damaged.index", "nothing of this release was changed"]);
+    let refusal = import(&reader, &[damaged.to_str().unwrap()]);
+    check(&refusal, 1, &["damaged.index", "nothing of this release was changed"]);
 }

@@ -66,9 +66,9 @@ async fn a_full_disk_rejects_writes_until_space_is_free() {
     assert!(status == 200 && text.starts_with("ready\ncertificate valid until "), "{status} {text}");
 
     let filler = disk.fill();
-    let refused = put("second").await;
-    assert_eq!(refused.status(), 507);
-    let outcome: Value = refused.json().await.unwrap();
+    let refusal = put("second").await;
+    assert_eq!(refusal.status(), 507);
+    let outcome: Value = refusal.json().await.unwrap();
     assert_eq!(
         (&outcome["resourceType"], &outcome["issue"][0]["code"]),
         (&json!("OperationOutcome"), &json!("no-store"))

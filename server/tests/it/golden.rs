@@ -343,8 +343,8 @@ async fn data_of_each_release_is_read() {
             folder
         };
         let mut server = Server::in_folder(unpack());
-        let said = run(TREFOIL, &["upgrade-check", "--data", path(server.data())]);
-        assert!(said.contains("store         has format ") && said.contains("indexes have"), "{said}");
+        let report = run(TREFOIL, &["upgrade-check", "--data", path(server.data())]);
+        assert!(report.contains("store         has format ") && report.contains("indexes have"), "{report}");
         server.start();
         check_facts(&server, &expected, path(&archive)).await;
         assert!(is_secret_accepted(&server, secret).await && !is_secret_accepted(&server, "another").await);
@@ -397,8 +397,8 @@ async fn databases_of_each_release_are_read_by_several_nodes() {
             "psql",
             &["-q", "-v", "ON_ERROR_STOP=1", "-f", path(&nodes[0].path().join("database.sql")), &url],
         );
-        let said = run(TREFOIL, &["upgrade-check", "--store", &url, "--data", path(nodes[0].path())]);
-        assert!(said.contains("has tables of version"), "{said}");
+        let report = run(TREFOIL, &["upgrade-check", "--store", &url, "--data", path(nodes[0].path())]);
+        assert!(report.contains("has tables of version"), "{report}");
         let mut base = None;
         let mut servers = nodes.map(|node| {
             let server = Server::in_folder(node).over_plain_http();
@@ -431,12 +431,12 @@ fn an_upgrade_that_is_not_possible_is_told_before() {
         .split(|&byte| byte == b'\n')
         .filter_map(|line| serde_json::from_slice(line).ok())
         .collect();
-    let refused: Vec<_> = parts
+    let names: Vec<_> = parts
         .iter()
         .filter(|part| part["is_readable"] == false)
         .map(|part| part["part"].as_str().unwrap())
         .collect();
-    assert_eq!(refused, ["store", "terminology"], "{parts:?}");
+    assert_eq!(names, ["store", "terminology"], "{parts:?}");
     assert!(parts[1]["result"].as_str().unwrap().contains("has format 99"), "{parts:?}");
 }
 

@@ -46,20 +46,20 @@ async fn the_history_of_all_types_has_what_the_token_may_search() {
     expected.push(("Basic/h".to_owned(), "W/\"4\"".to_owned()));
     expected.reverse();
     for count in [1, 3, 1_000] {
-        let found = follow(&writer, &format!("_history?_count={count}")).await;
-        assert_eq!(found.len(), before + expected.len(), "{count} on a page");
-        assert_eq!(found[..expected.len()], expected, "{count} on a page");
-        let distinct: BTreeSet<_> = found.iter().collect();
-        assert_eq!(distinct.len(), found.len(), "{count} on a page");
+        let history = follow(&writer, &format!("_history?_count={count}")).await;
+        assert_eq!(history.len(), before + expected.len(), "{count} on a page");
+        assert_eq!(history[..expected.len()], expected, "{count} on a page");
+        let distinct: BTreeSet<_> = history.iter().collect();
+        assert_eq!(distinct.len(), history.len(), "{count} on a page");
     }
 
     // Other types are left out, also between those of the token.
     let patients = Writer::register(&server, "patients", "system/Patient.rs", &[]).await;
-    let found = follow(&patients, "_history?_count=2").await;
+    let history = follow(&patients, "_history?_count=2").await;
     let of_patients: Vec<_> = expected.iter().filter(|(key, _)| key == "Patient/h").cloned().collect();
-    assert_eq!(found[..3], of_patients);
-    assert!(found.iter().all(|(key, _)| key.starts_with("Patient/")));
+    assert_eq!(history[..3], of_patients);
+    assert!(history.iter().all(|(key, _)| key.starts_with("Patient/")));
     // A granular scope shows the versions that its search matches.
-    let chosen = Writer::register(&server, "chosen", "system/Patient.rs?_id=h", &[]).await;
-    assert_eq!(follow(&chosen, "_history").await, of_patients);
+    let limited_client = Writer::register(&server, "chosen", "system/Patient.rs?_id=h", &[]).await;
+    assert_eq!(follow(&limited_client, "_history").await, of_patients);
 }

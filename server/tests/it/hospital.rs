@@ -71,8 +71,8 @@ impl Provider {
         let client = reqwest::Client::builder().redirect(none).no_proxy().build().unwrap();
         let (mut at, mut cookies) = (request.to_owned(), Vec::<(String, String)>::new());
         for _ in 0..10 {
-            let sent: Vec<_> = cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            let answer = client.get(&at).header("cookie", sent.join("; ")).send().await.unwrap();
+            let pairs: Vec<_> = cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let answer = client.get(&at).header("cookie", pairs.join("; ")).send().await.unwrap();
             for set in answer.headers().get_all("set-cookie") {
                 let pair = set.to_str().unwrap().split(';').next().unwrap();
                 let (name, value) = pair.split_once('=').unwrap();
@@ -330,17 +330,17 @@ async fn claims_give_rights_until_they_are_lost() {
     assert!(log.contains("sent a link in place of this claim"), "{log}");
 
     // Members that an administrator sets by hand stay, and are marked.
-    let listed = String::from_utf8(server.trefoil(&["user", "list"]).stdout).unwrap();
-    let name = listed.lines().find(|line| line.contains("Ann Renamed")).unwrap();
+    let list = String::from_utf8(server.trefoil(&["user", "list"]).stdout).unwrap();
+    let name = list.lines().find(|line| line.contains("Ann Renamed")).unwrap();
     let name = name.split_whitespace().next().unwrap();
     let by_hand = ["user", "change", name, "--allowed-scopes", "openid user/Patient.rs", "--name", "By Hand"];
     assert!(server.trefoil(&by_hand).status.success());
     let tokens = sign_in(&server, &provider, &entra, "openid profile user/Patient.rs").await;
     assert_eq!(tokens["scope"], "openid user/Patient.rs");
-    let shown = String::from_utf8(server.trefoil(&["user", "show", name]).stdout).unwrap();
+    let user = String::from_utf8(server.trefoil(&["user", "show", name]).stdout).unwrap();
     assert!(
-        shown.contains("By Hand") && shown.contains("set by hand") && shown.contains("allowed_scopes name"),
-        "{shown}"
+        user.contains("By Hand") && user.contains("set by hand") && user.contains("allowed_scopes name"),
+        "{user}"
     );
 }
 
@@ -356,14 +356,14 @@ async fn a_person_never_comes_back_as_a_second_user() {
     let Some((server, provider)) = hospital(ClaimsIn::IdToken).await else { return };
     let claims = json!({ "name": "Ann Example", "roles": ["clinician"] });
     let users = || -> Vec<Value> {
-        let listed = run(&server, &["user", "list", "--json"]);
-        listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        let list = run(&server, &["user", "list", "--json"]);
+        list.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
     let signed_in = async || {
         let tokens = sign_in(&server, &provider, &claims, "openid user/*.rs").await;
         userinfo(&server, &tokens).await["sub"].as_str().unwrap().to_owned()
     };
-    let refused = async || {
+    let is_refused = async || {
         let at = answer(&server, &provider, &claims, "openid").await;
         assert_eq!(answer_parameter(&at, "error").as_deref(), Some("access_denied"), "{at}");
     };
@@ -377,18 +377,18 @@ async fn a_person_never_comes_back_as_a_second_user() {
     assert_eq!(signed_in().await, sub);
     // An administrator closes the account, one command after the other.
     run(&server, &["user", "disable", name]);
-    refused().await;
+    is_refused().await;
     run(&server, &["user", "remove-methods", name, "--all", "--yes"]);
-    refused().await;
+    is_refused().await;
     let status = run(&server, &["status"]);
     assert!(status.contains("Ann Example") && status.contains(name), "{status}");
     run(&server, &["user", "enable", name]);
-    refused().await;
+    is_refused().await;
     assert_eq!(users().len(), all.len());
 
     // After the user was deleted, only an administrator lets the person in again.
     run(&server, &["user", "delete", name, "--yes"]);
-    refused().await;
+    is_refused().await;
     run(&server, &["user", "delete", &sub, "--forget", "--yes"]);
     let later = signed_in().await;
     assert_ne!(later, sub);
@@ -425,9 +425,9 @@ async fn an_authentication_of_unknown_time_is_never_recent() {
     // Another right ended the session.
     answer_in(&mut browser, &server, &provider, "openid", &[]).await;
     let console = format!("{}/console", server.base());
-    let refused = browser.get(&console).await;
-    assert_eq!(refused.status(), 403);
-    assert!(refused.text().await.unwrap().contains("recent sign-in"));
+    let refusal = browser.get(&console).await;
+    assert_eq!(refusal.status(), 403);
+    assert!(refusal.text().await.unwrap().contains("recent sign-in"));
     let begin = format!("{}/sign-in/with/Hospital?continue=console%3Dyes", server.base());
     let to = location(&browser.get(&begin).await);
     assert!(to.contains("prompt=login"), "{to}");
@@ -436,11 +436,11 @@ async fn an_authentication_of_unknown_time_is_never_recent() {
     assert_eq!(browser.get(&console).await.status(), 200);
 
     // The same counts for an app that asks for it.
-    let begun = jiff::Timestamp::now().as_second();
+    let start = jiff::Timestamp::now().as_second();
     let at =
         answer_in(&mut Browser::new(&server), &server, &provider, "openid", &[("prompt", "login")]).await;
     let time = auth_time(&redeem(&server, &at).await).unwrap();
-    assert!((begun - 1..=jiff::Timestamp::now().as_second()).contains(&time), "{begun} {time}");
+    assert!((start - 1..=jiff::Timestamp::now().as_second()).contains(&time), "{start} {time}");
 }
 
 /// Signs in with a password of this server, and returns the answer of the token endpoint.
@@ -462,8 +462,8 @@ async fn sign_in_here(server: &Server, name: &str, password: &str, scope: &str) 
 async fn password_page(server: &Server, name: &str, password: &str) -> (u16, String) {
     let mut browser = Browser::new(server);
     let page = format!("{}/sign-in", server.base());
-    let shown = browser.get(&page).await.text().await.unwrap();
-    let of_page = shown.split("<form ").skip(1).find(|form| form.starts_with("method=\"post\"")).unwrap();
+    let text = browser.get(&page).await.text().await.unwrap();
+    let of_page = text.split("<form ").skip(1).find(|form| form.starts_with("method=\"post\"")).unwrap();
     let mut form = hidden_fields(of_page);
     form.extend([("username".to_owned(), name.to_owned()), ("password".to_owned(), password.to_owned())]);
     let answer = browser.send(browser.client.post(&page).form(&form)).await;
@@ -516,8 +516,8 @@ async fn rights_of_a_mapping_end_with_what_gave_them() {
     let users = run(&server, &["user", "list", "--json"]);
     let user: Value = serde_json::from_str(users.lines().find(|line| line.contains(&sub)).unwrap()).unwrap();
     let name = user["username"].as_str().unwrap();
-    let shown = run(&server, &["user", "show", name]);
-    assert!(shown.contains("roles=clinician") && shown.contains(&provider.issuer), "{shown}");
+    let user = run(&server, &["user", "show", name]);
+    assert!(user.contains("roles=clinician") && user.contains(&provider.issuer), "{user}");
 
     // An own password brings none of the rights of the hospital.
     let password = "three green umbrellas in the rain";

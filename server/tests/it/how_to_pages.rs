@@ -34,8 +34,8 @@ fn every_page_with_commands_is_followed() {
 
 /// Follows a page.
 fn follow(page: &Page) {
-    let needed = ["bash", "curl", "jq"];
-    if needed.iter().all(|program| have(program, page.path)) {
+    let programs = ["bash", "curl", "jq"];
+    if programs.iter().all(|program| have(program, page.path)) {
         PageSession::begin(page).end();
     }
 }

@@ -46,8 +46,8 @@ fn interrupted(data: &Path, file: &Path) -> (Option<i32>, usize) {
 
 /// The number of stored resources, according to an export.
 fn exported(server: &Server, out: &Path) -> usize {
-    let done = server.trefoil(&["export", "--type", "Basic", "--out", out.to_str().unwrap()]);
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let output = server.trefoil(&["export", "--type", "Basic", "--out", out.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     std::fs::read_to_string(out.join("Basic.ndjson")).unwrap().lines().count()
 }
 
@@ -82,9 +82,9 @@ fn inputs_that_are_not_imported_are_named() {
     std::fs::write(at("folder/README.txt"), "hello").unwrap();
     let basic = r#"{"resourceType":"Basic","id":"a","subject":{"reference":"Patient?identifier=1"}}"#;
     std::fs::write(at("folder/basic.json"), format!("[{basic}]")).unwrap();
-    let done = server.trefoil(&["import", at("folder").to_str().unwrap()]);
-    let (out, error) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
-    assert_eq!(done.status.code(), Some(0), "{out}{error}");
+    let output = server.trefoil(&["import", at("folder").to_str().unwrap()]);
+    let (out, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{out}{error}");
     assert!(out.contains("folder/README.txt: neither JSON nor a package"), "{out}");
     assert!(
         error.contains(
@@ -93,15 +93,18 @@ fn inputs_that_are_not_imported_are_named() {
         "{error}"
     );
     std::fs::write(at("get.ndjson"), format!("{basic}\n{{\"resourceType\":\"Bundle\",\"type\":\"batch\",\"entry\":[{{\"request\":{{\"method\":\"GET\",\"url\":\"Basic/a\"}}}}]}}")).unwrap();
-    let done = server.trefoil(&["import", at("get.ndjson").to_str().unwrap()]);
-    let error = String::from_utf8_lossy(&done.stderr);
-    assert_eq!(done.status.code(), Some(1), "{error}");
+    let output = server.trefoil(&["import", at("get.ndjson").to_str().unwrap()]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(
         error.contains("get.ndjson:2: Bundle.entry[0]: an import applies only DELETE, POST and PUT"),
         "{error}"
     );
-    let kept = server.trefoil(&["import", "--keep-bundles", at("get.ndjson").to_str().unwrap()]);
-    assert!(kept.status.success() && String::from_utf8_lossy(&kept.stdout).contains("Bundle"), "{kept:?}");
+    let output = server.trefoil(&["import", "--keep-bundles", at("get.ndjson").to_str().unwrap()]);
+    assert!(
+        output.status.success() && String::from_utf8_lossy(&output.stdout).contains("Bundle"),
+        "{output:?}"
+    );
 }
 
 /// Writes a file with a Patient of this time and text, as a bulk export of another system has it.
@@ -145,10 +148,10 @@ fn an_older_export_does_not_replace_a_newer_one() {
         patients.lines().find(|line| line.contains(r#""id":"p""#)).map(str::to_owned)
     };
     let import = |server: &Server, arguments: &[&str], expected: &str| {
-        let done = server.trefoil(&[&["import"], arguments].concat());
-        let table = String::from_utf8_lossy(&done.stdout).into_owned();
+        let output = server.trefoil(&[&["import"], arguments].concat());
+        let table = String::from_utf8_lossy(&output.stdout).into_owned();
         let line = table.lines().find(|line| line.starts_with("Patient ")).unwrap().to_owned();
-        assert!(done.status.success() && line.ends_with(expected), "{table}");
+        assert!(output.status.success() && line.ends_with(expected), "{table}");
         table
     };
     let (monday, tuesday, wednesday) = (at("monday"), at("tuesday"), at("wednesday"));
@@ -157,9 +160,9 @@ fn an_older_export_does_not_replace_a_newer_one() {
     import(&server, &[monday], "1 new");
     import(&server, &[tuesday], "1 changed");
     let table = import(&server, &[monday], "1 older than the stored version");
-    let kept =
+    let message =
         "kept: 1, because a newer version was imported before (by meta.lastUpdated); --overwrite replaces it";
-    assert!(table.contains(kept), "{table}");
+    assert!(table.contains(message), "{table}");
     assert!(text(&server).unwrap().contains("Tuesday"));
 
     // A backup that is restored, and a copy, know the time too.

@@ -13,7 +13,7 @@ const SYSTEM: &str = "http://hl7.org/fhir/administrative-gender";
 /// Returns the parameters of a request that succeeds.
 fn valid_request(operation: TerminologyOperation) -> Vec<Value> {
     // Beside the request, so that all parameters that select a value set are read.
-    let stored = json!({ "name": "tx-resource", "resource": {
+    let resource_parameter = json!({ "name": "tx-resource", "resource": {
         "resourceType": "ValueSet",
         "url": "urn:genders",
         "status": "active",
@@ -24,11 +24,11 @@ fn valid_request(operation: TerminologyOperation) -> Vec<Value> {
     let code = |name: &str| json!({ "name": name, "valueCode": "female" });
     let item = |parameter: Vec<Value>| json!({ "name": "validation", "resource": { "resourceType": "Parameters", "parameter": parameter } });
     match operation {
-        TerminologyOperation::ValidateCode => vec![stored, set, uri("system"), code("code")],
+        TerminologyOperation::ValidateCode => vec![resource_parameter, set, uri("system"), code("code")],
         TerminologyOperation::BatchValidateCode => {
-            vec![stored, item(vec![set, uri("system"), code("code")])]
+            vec![resource_parameter, item(vec![set, uri("system"), code("code")])]
         }
-        TerminologyOperation::Expand => vec![stored, set],
+        TerminologyOperation::Expand => vec![resource_parameter, set],
         TerminologyOperation::ValidateCodeInSystem => vec![uri("url"), code("code")],
         TerminologyOperation::BatchValidateCodeInSystem => vec![item(vec![uri("url"), code("code")])],
         TerminologyOperation::Lookup => vec![uri("system"), code("code")],

@@ -109,9 +109,9 @@ async fn after_random_kills_no_write_is_lost_and_exports_have_the_same_bytes() {
                 for number in 0.. {
                     let id = format!("{begin}{number}");
                     let body = json!({ "resourceType": "Group", "id": id, "type": "person", "actual": true });
-                    let sent =
+                    let write_result =
                         writer.put(format!("{groups}{id}")).bearer_auth(&bearer).json(&body).send().await;
-                    match sent {
+                    match write_result {
                         Ok(answer) if answer.status() == 201 => acknowledged.push(id),
                         Ok(answer) => panic!("{}: {}", answer.status(), answer.text().await.unwrap()),
                         // The server was killed.
@@ -120,8 +120,8 @@ async fn after_random_kills_no_write_is_lost_and_exports_have_the_same_bytes() {
                 }
                 acknowledged
             });
-            let ended = poll(&client, &status, &token, random.usize(0..40), &mut progress).await;
-            broken_off += usize::from(ended.is_none());
+            let outcome = poll(&client, &status, &token, random.usize(0..40), &mut progress).await;
+            broken_off += usize::from(outcome.is_none());
             server.kill();
             killed += 1;
             let acknowledged = writing.await.unwrap();

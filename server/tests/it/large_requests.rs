@@ -67,11 +67,11 @@ fn server() -> Server {
 pub fn prepare(server: &Server) {
     let scope = "openid fhirUser launch/patient offline_access patient/*.rs user/*.rs";
     let app = ["client", "add", "app", "--redirect-uri", APP, "--scope", scope];
-    for done in [
+    for response in [
         server.trefoil(&app),
         server.add_user(&["ada", "--allowed-scopes", "openid offline_access user/*.rs"], PASSWORD),
     ] {
-        assert!(done.status.success(), "{done:?}");
+        assert!(response.status.success(), "{response:?}");
     }
 }
 
@@ -103,9 +103,9 @@ fn query(server: &Server, more: &[(&str, &str)]) -> String {
 }
 
 /// A query of exactly the maximum length, with this scope.
-fn longest_query(server: &Server, scope: &str, filled: &str) -> String {
-    let empty = query(server, &[("scope", scope), (filled, "")]);
-    query(server, &[("scope", scope), (filled, &"x".repeat(MAX_QUERY - empty.len()))])
+fn longest_query(server: &Server, scope: &str, parameter: &str) -> String {
+    let empty = query(server, &[("scope", scope), (parameter, "")]);
+    query(server, &[("scope", scope), (parameter, &"x".repeat(MAX_QUERY - empty.len()))])
 }
 
 /// Checks the size of a response head of this server.
@@ -149,10 +149,10 @@ async fn reach_code_with(server: &Server, query: &str, check_head: impl Fn(&reqw
             other => panic!("an unknown page {other}"),
         };
         form.extend(fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-        let done = browser.send(browser.client.post(format!("{base}{path}")).form(&form)).await;
-        check_head(&done);
-        assert_eq!(done.status(), 303, "{path}");
-        at = location(&done);
+        let response = browser.send(browser.client.post(format!("{base}{path}")).form(&form)).await;
+        check_head(&response);
+        assert_eq!(response.status(), 303, "{path}");
+        at = location(&response);
     }
     panic!("too many steps");
 }
@@ -167,8 +167,8 @@ pub async fn check_largest(server: &Server) {
 async fn the_largest_request_reaches_its_code_with_small_response_heads() {
     let server = server();
     let scope = large_scope();
-    for filled in ["state", "nonce", "login_hint", "claims_locales", "ui_locales"] {
-        reach_code(&server, &longest_query(&server, &scope, filled)).await;
+    for parameter in ["state", "nonce", "login_hint", "claims_locales", "ui_locales"] {
+        reach_code(&server, &longest_query(&server, &scope, parameter)).await;
     }
     reach_code(&server, &longest_query(&server, "openid", "state")).await;
 }

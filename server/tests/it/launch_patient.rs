@@ -25,12 +25,12 @@ fn server_with(user: &[&str], resources: &[Value]) -> Server {
     let file = server.data().join("resources.ndjson");
     std::fs::write(&file, lines).unwrap();
     let add = ["client", "add", "app", "--redirect-uri", APP, "--scope", SCOPE];
-    for done in [
+    for setup in [
         server.trefoil(&["import", file.to_str().unwrap()]),
         server.trefoil(&add),
         server.add_user(&[&["ada"], user].concat(), PASSWORD),
     ] {
-        assert!(done.status.success(), "{done:?}");
+        assert!(setup.status.success(), "{setup:?}");
     }
     server.start();
     server
@@ -60,14 +60,14 @@ async fn begin_with(browser: &mut Browser<'_>, server: &Server, scope: &str) -> 
 
 /// Submits the form of a page with more fields, and returns the URL to which the browser is redirected.
 pub async fn submit(browser: &mut Browser<'_>, page: &str, fields: &[(&str, &str)]) -> String {
-    let shown = browser.get(page).await.text().await.unwrap();
-    let forms = shown.split("<form ").skip(1).find(|form| form.starts_with("method=\"post\"")).unwrap();
+    let page_text = browser.get(page).await.text().await.unwrap();
+    let forms = page_text.split("<form ").skip(1).find(|form| form.starts_with("method=\"post\"")).unwrap();
     let mut form = hidden_fields(forms);
     form.extend(fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     let address = page.split('?').next().unwrap();
-    let done = browser.send(browser.client.post(address).form(&form)).await;
-    assert_eq!(done.status(), 303);
-    location(&done)
+    let response = browser.send(browser.client.post(address).form(&form)).await;
+    assert_eq!(response.status(), 303);
+    location(&response)
 }
 
 /// Allows what the application asks for, and redeems its code.
@@ -99,10 +99,10 @@ async fn read_status(server: &Server, token: &str, path: &str) -> u16 {
 /// Ids of the patients on the page that the search with this text shows.
 async fn found(browser: &mut Browser<'_>, page: &str, text: &str) -> Vec<String> {
     let query = form_urlencoded::Serializer::new(String::new()).append_pair("name", text).finish();
-    let shown = browser.get(&format!("{page}&{query}")).await.text().await.unwrap();
-    let choices = shown.split("name=\"patient\" value=\"").skip(1);
+    let page_text = browser.get(&format!("{page}&{query}")).await.text().await.unwrap();
+    let choices = page_text.split("name=\"patient\" value=\"").skip(1);
     let ids: Vec<_> = choices.map(|rest| rest.split('"').next().unwrap().to_owned()).collect();
-    assert_eq!(ids.is_empty(), shown.contains("No patient with this name was found."), "{text}");
+    assert_eq!(ids.is_empty(), page_text.contains("No patient with this name was found."), "{text}");
     ids
 }
 
@@ -147,8 +147,11 @@ async fn one_of_12_000_patients_is_found_by_each_of_its_properties() {
     }
     let to = submit(&mut browser, &page, &[("patient", "p11987")]).await;
     let consent = location(&browser.get(&to).await);
-    let shown = browser.get(&consent).await.text().await.unwrap();
-    assert!(shown.contains("Ida Lou Example11987") && shown.contains("1987-03-04"), "{shown}");
+    let consent_page = browser.get(&consent).await.text().await.unwrap();
+    assert!(
+        consent_page.contains("Ida Lou Example11987") && consent_page.contains("1987-03-04"),
+        "{consent_page}"
+    );
     assert_eq!(allow(&mut browser, &server, &consent).await["patient"], "p11987");
 }
 
@@ -185,15 +188,15 @@ async fn a_carer_has_the_patients_of_the_relation_until_it_ends() {
     };
     let (status, tokens) = refresh(&tokens).await;
     assert_eq!((status, &tokens["patient"]), (200, &json!("child")));
-    for ended in [related(false, "2100"), related(true, "2024-12-31")] {
+    for relation in [related(false, "2100"), related(true, "2024-12-31")] {
         let file = server.data().join("ended.json");
-        std::fs::write(&file, ended.to_string()).unwrap();
+        std::fs::write(&file, relation.to_string()).unwrap();
         assert!(server.trefoil(&["import", file.to_str().unwrap()]).status.success());
         let (status, refused) = refresh(&tokens).await;
-        assert_eq!((status, &refused["error"]), (400, &json!("invalid_grant")), "{ended}");
-        assert_eq!(read_status(&server, access, "Patient/child").await, 403, "{ended}");
+        assert_eq!((status, &refused["error"]), (400, &json!("invalid_grant")), "{relation}");
+        assert_eq!(read_status(&server, access, "Patient/child").await, 403, "{relation}");
         let answer = begin(&mut Browser::new(&server), &server).await;
-        assert_eq!(answer_parameter(&answer, "error").as_deref(), Some("access_denied"), "{ended}");
+        assert_eq!(answer_parameter(&answer, "error").as_deref(), Some("access_denied"), "{relation}");
     }
 }
 
@@ -260,8 +263,8 @@ async fn a_carer_who_may_write_does_not_prolong_the_relation() {
         let (status, text) = send(method.clone(), body).await;
         assert!(status == 403 && text.contains("decides whose data"), "{method}: {status} {text}");
     }
-    let sent = server.client().post(server.fhir()).bearer_auth(access).header("content-type", fhir);
-    assert_eq!(sent.body(bundle.to_string()).send().await.unwrap().status(), 403);
+    let request = server.client().post(server.fhir()).bearer_auth(access).header("content-type", fhir);
+    assert_eq!(request.body(bundle.to_string()).send().await.unwrap().status(), 403);
     let (status, text) = send(reqwest::Method::PUT, older).await;
     assert_eq!(status, 200, "{text}");
 }

@@ -85,9 +85,9 @@ async fn ask(stream: &mut TcpStream) -> String {
 }
 
 /// Sends bytes and reads until the server closes or resets the connection.
-async fn until_closed(address: SocketAddr, sent: &[u8]) -> Vec<u8> {
+async fn until_closed(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(sent).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
     let mut all = Vec::new();
     let read = stream.read_to_end(&mut all);
     // A reset also ends the connection. The test fails only if the connection stays open.
@@ -159,15 +159,15 @@ async fn an_idle_connection_is_closed_for_a_new_one() {
 #[tokio::test]
 async fn a_persistent_connection_may_exceed_the_header_timeout() {
     let server = start_with(100, ConnectionTimers { head: TIMERS.head, ..LONG_TIMERS }).await;
-    let mut kept = TcpStream::connect(server.address).await.unwrap();
-    ask(&mut kept).await;
+    let mut open_stream = TcpStream::connect(server.address).await.unwrap();
+    ask(&mut open_stream).await;
     let mut slow = TcpStream::connect(server.address).await.unwrap();
     ask(&mut slow).await;
     slow.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
     // The connection is closed because its request headers did not arrive in time, which is after the last
     // request of the other connection.
     assert_eq!(slow.read(&mut [0]).await.unwrap_or_default(), 0);
-    ask(&mut kept).await;
+    ask(&mut open_stream).await;
 }
 
 #[tokio::test]
@@ -187,11 +187,11 @@ async fn ambiguous_targets_are_rejected() {
 #[tokio::test]
 async fn a_stop_serves_persistent_connections_and_the_accept_queue() {
     let server = start_with(100, LONG_TIMERS).await;
-    let mut kept = TcpStream::connect(server.address).await.unwrap();
-    ask(&mut kept).await;
+    let mut open_stream = TcpStream::connect(server.address).await.unwrap();
+    ask(&mut open_stream).await;
     server.phase.send(ServingPhase::Closing).unwrap();
     let mut new = TcpStream::connect(server.address).await.unwrap();
-    for stream in [&mut kept, &mut new] {
+    for stream in [&mut open_stream, &mut new] {
         assert!(ask(stream).await.contains("connection: close\r\n"));
     }
     // The kernel has accepted these connections, but the accept loop has not run since then.

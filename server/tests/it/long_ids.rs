@@ -21,9 +21,9 @@ async fn long_ids_are_accepted_by_a_setting() {
     let writer = Writer::register(&server, "writer", "system/*.cruds", &[]).await;
     let (patient, other) = ("p".repeat(88), format!("{}.-{}", "A1".repeat(60), "b".repeat(6)));
     let resource = json!({ "resourceType": "Patient", "id": patient, "active": true });
-    let refused = writer.put(&resource).await;
-    assert_eq!(refused.status(), 400);
-    let text = refused.text().await.unwrap();
+    let refusal = writer.put(&resource).await;
+    assert_eq!(refusal.status(), 400);
+    let text = refusal.text().await.unwrap();
     assert!(text.contains("FHIR R4 permits 64") && text.contains("long_ids"), "{text}");
     // A reference to such a resource elsewhere is no defect.
     assert_eq!(writer.put(&observation("early", &patient)).await.status(), 201);
@@ -63,10 +63,10 @@ async fn long_ids_are_accepted_by_a_setting() {
             format!("Observation?patient={patient}&_include=Observation:patient"),
         ] {
             let bundle: Value = writer.get(&search, "*/*").await.json().await.unwrap();
-            let found = bundle["entry"].as_array().unwrap();
-            let matches = found.iter().filter(|entry| entry["search"]["mode"] == "match").count();
+            let entries = bundle["entry"].as_array().unwrap();
+            let matches = entries.iter().filter(|entry| entry["search"]["mode"] == "match").count();
             assert_eq!(matches, 4, "{search}: {bundle}");
-            assert_eq!(found.len(), if search.contains("_include") { 5 } else { 4 }, "{search}");
+            assert_eq!(entries.len(), if search.contains("_include") { 5 } else { 4 }, "{search}");
         }
         for path in ["", "/_history", "/_history/1"] {
             let answer = writer.get(&format!("Observation/{other}{path}"), "*/*").await;
@@ -84,6 +84,6 @@ async fn long_ids_are_accepted_by_a_setting() {
     assert_eq!(delete.send().await.unwrap().status(), 204);
     let purged = server.trefoil(&["purge", &format!("Patient/{patient}"), "--yes"]);
     assert!(purged.status.success(), "{}", String::from_utf8_lossy(&purged.stderr));
-    let left: Value = writer.get("Observation?_id=early", "*/*").await.json().await.unwrap();
-    assert_eq!(left["total"], 0, "{left}");
+    let bundle: Value = writer.get("Observation?_id=early", "*/*").await.json().await.unwrap();
+    assert_eq!(bundle["total"], 0, "{bundle}");
 }

@@ -42,13 +42,13 @@ async fn requests_to_a_bucket_are_counted() {
     server.start();
     // The server looks at its bucket after it has started.
     let series = r#"trefoil_bucket_requests_total{method="GET",status="2xx"}"#;
-    let begun = Instant::now();
+    let start = Instant::now();
     let text = loop {
         let text = scrape(&format!("http://127.0.0.1:{port}/metrics")).await;
         if text.contains(series) {
             break text;
         }
-        assert!(begun.elapsed().as_secs() < 30, "{series} is missing in\n{text}");
+        assert!(start.elapsed().as_secs() < 30, "{series} is missing in\n{text}");
     };
     assert!(value(&text, series) >= 1.0);
     assert!(value(&text, "trefoil_bucket_request_seconds_total") > 0.0);

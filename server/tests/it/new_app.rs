@@ -43,8 +43,8 @@ fn make(server: &Server, name: &str, more: &[&str]) -> Value {
 }
 
 /// The command that new-app prints, with the libraries of the tests.
-fn command(made: &Value) -> Command {
-    let folder = Path::new(made["folder"].as_str().unwrap());
+fn command(app: &Value) -> Command {
+    let folder = Path::new(app["folder"].as_str().unwrap());
     let modules = folder.join("node_modules");
     if !modules.exists() {
         std::os::unix::fs::symlink(clients().join("node_modules"), modules).unwrap();
@@ -56,11 +56,11 @@ fn command(made: &Value) -> Command {
         std::fs::write(&python, "#!/bin/sh\nexec python3 \"$@\"\n").unwrap();
         std::fs::set_permissions(&python, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     }
-    reader_shell(made["run"].as_str().unwrap(), folder)
+    reader_shell(app["run"].as_str().unwrap(), folder)
 }
 
-fn start(made: &Value) -> RunningApp {
-    let mut command = command(made);
+fn start(app: &Value) -> RunningApp {
+    let mut command = command(app);
     command.stdout(Stdio::piped());
     let mut shell = RunningShell::start(command);
     let mut line = String::new();
@@ -95,8 +95,8 @@ fn back_ends_read_with_their_keys() {
     let server = Server::demo();
     let languages = ["python", "javascript", "java", "r", "bash"];
     for language in languages.into_iter().filter(|language| is_installed(language)) {
-        let made = make(&server, &format!("back-{language}"), &["--kind", "backend", "--language", language]);
-        let output = command(&made).output().unwrap();
+        let app = make(&server, &format!("back-{language}"), &["--kind", "backend", "--language", language]);
+        let output = command(&app).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && text.contains("patients on the server: "), "{text}{error}");
@@ -112,9 +112,9 @@ async fn web_apps_sign_people_in() {
     for language in ["python", "javascript"].into_iter().filter(|language| is_installed(language)) {
         let port = test_database::free_port().unwrap().to_string();
         let name = format!("web-{language}");
-        let made = make(&server, &name, &["--kind", "web", "--language", language, "--port", &port]);
-        assert!(made["client_secret"].is_null(), "the secret is in app.json only");
-        let app = start(&made);
+        let registration = make(&server, &name, &["--kind", "web", "--language", language, "--port", &port]);
+        assert!(registration["client_secret"].is_null(), "the secret is in app.json only");
+        let app = start(&registration);
         let driver = Driver::start().await;
         driver.go(&app.address).await;
         sign_in_and_allow(&driver, &server).await;
@@ -131,8 +131,8 @@ async fn an_app_in_the_browser_signs_people_in() {
     }
     let server = Server::demo();
     let port = test_database::free_port().unwrap().to_string();
-    let made = make(&server, "page", &["--kind", "browser", "--port", &port]);
-    let app = start(&made);
+    let registration = make(&server, "page", &["--kind", "browser", "--port", &port]);
+    let app = start(&registration);
     let driver = Driver::start().await;
     driver.go(&app.address).await;
     wait_for_text(&driver, "No user is signed in").await;
@@ -148,9 +148,9 @@ async fn programs_in_a_terminal_sign_people_in() {
     }
     let server = Server::demo();
     for language in ["python", "javascript"].into_iter().filter(|language| is_installed(language)) {
-        let made =
+        let registration =
             make(&server, &format!("term-{language}"), &["--kind", "terminal", "--language", language]);
-        let mut app = start(&made);
+        let mut app = start(&registration);
         let driver = Driver::start().await;
         driver.go(&app.address).await;
         sign_in_and_allow(&driver, &server).await;
@@ -173,8 +173,8 @@ fn an_example_is_shown_again_and_removed() {
     let out = folder.display().to_string();
     let removed = server.trefoil(&["new-app", "again", "--out", &out, "--remove"]);
     assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
-    let left: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, ["notes.txt"], "files of others are kept");
+    let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(files, ["notes.txt"], "files of others are kept");
     assert!(!server.trefoil(&["client", "show", "again"]).status.success());
 }
 
@@ -183,18 +183,18 @@ fn scopes_of_a_user_are_extended_only_with_consent() {
     let server = Server::demo();
     assert!(server.add_user(&["ada", "--name", "Ada Example"], "a walk in the garden").status.success());
     let allowed = || {
-        let shown = server.trefoil(&["user", "show", "ada", "--json"]);
-        let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
-        shown["allowed_scopes"].as_str().unwrap().to_owned()
+        let user = server.trefoil(&["user", "show", "ada", "--json"]);
+        let user: Value = serde_json::from_slice(&user.stdout).unwrap();
+        user["allowed_scopes"].as_str().unwrap().to_owned()
     };
     let before = allowed();
     let out = server.data().join("terms").display().to_string();
     let words =
         ["new-app", "terms", "--kind", "terminal", "--language", "python", "--out", &out, "--user", "ada"];
     let words = [&words[..], &["--scope", "openid user/ValueSet.rs"]].concat();
-    let refused = server.trefoil(&words);
-    let text = String::from_utf8_lossy(&refused.stderr);
-    assert!(!refused.status.success() && text.contains("may not grant user/ValueSet.rs"), "{text}");
+    let refusal = server.trefoil(&words);
+    let text = String::from_utf8_lossy(&refusal.stderr);
+    assert!(!refusal.status.success() && text.contains("may not grant user/ValueSet.rs"), "{text}");
     assert_eq!(allowed(), before);
     assert!(server.trefoil(&[&words[..], &["--yes"]].concat()).status.success());
     assert_eq!(allowed(), format!("{before} user/ValueSet.rs"));
@@ -249,8 +249,8 @@ async fn the_page_is_closed_to_websites() {
     let other_host = client.get(link).header("host", "evil.example");
     assert_eq!(status(other_host).await, 403, "another name of this machine");
     assert_eq!(status(client.get(format!("{base}/?{query}x"))).await, 403, "another link");
-    let opened = client.get(link).send().await.unwrap();
-    let cookie = opened.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+    let response = client.get(link).send().await.unwrap();
+    let cookie = response.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
     assert_eq!(status(client.get(link)).await, 403, "the link works once");
     let page = client.get(base).header("cookie", &cookie).send().await.unwrap().text().await.unwrap();
     let csrf = test_parties::hidden_fields(&page).remove(0).1;

@@ -32,14 +32,14 @@ async fn read_patient(client: &Client, node: &Server, token: &str) -> StatusCode
 
 /// Repeats a request until its status is the expected one, and returns the time that this took.
 pub async fn until(what: &str, expected: StatusCode, mut ask: impl AsyncFnMut() -> StatusCode) {
-    let begun = Instant::now();
+    let start = Instant::now();
     loop {
         let status = ask().await;
         if status == expected {
-            println!("{what}: known after {} ms", begun.elapsed().as_millis());
+            println!("{what}: known after {} ms", start.elapsed().as_millis());
             return;
         }
-        assert!(begun.elapsed().as_secs() < 30, "{what}: still {status}");
+        assert!(start.elapsed().as_secs() < 30, "{what}: still {status}");
     }
 }
 
@@ -148,8 +148,8 @@ async fn a_change_of_a_nested_group_holds_on_all_nodes() {
     let visible = async |node: &Server| -> Vec<String> {
         let url = format!("{}/Patient?_count=100", node.fhir());
         let request = client.get(url).bearer_auth(token["access_token"].as_str().unwrap());
-        let found: Value = request.send().await.unwrap().json().await.unwrap();
-        let entries = found["entry"].as_array().cloned().unwrap_or_default();
+        let resource: Value = request.send().await.unwrap().json().await.unwrap();
+        let entries = resource["entry"].as_array().cloned().unwrap_or_default();
         let mut ids: Vec<String> =
             entries.iter().map(|entry| entry["resource"]["id"].as_str().unwrap().to_owned()).collect();
         ids.sort();
@@ -181,7 +181,7 @@ async fn a_link_to_the_database_that_stalls_delays_requests_for_seconds_only() {
     let patient = format!("{}/Patient", node.fhir());
     let ask = async |name: &str| {
         let assertion = backend_assertion(&node.demo_json(), &base);
-        let begun = Instant::now();
+        let start = Instant::now();
         let answer = match name {
             "ready" => client.get(format!("{base}/health/ready")).send().await.unwrap(),
             "token" => post_as_backend(node, "/oauth2/token", &assertion, &GRANT).await,
@@ -191,7 +191,7 @@ async fn a_link_to_the_database_that_stalls_delays_requests_for_seconds_only() {
             }
             path => client.get(format!("{patient}{path}")).bearer_auth(&token).send().await.unwrap(),
         };
-        let time = begun.elapsed();
+        let time = start.elapsed();
         println!("{name}: {} after {} ms", answer.status(), time.as_millis());
         assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE, "{name}");
         assert!(name == "ready" || answer.headers().contains_key("retry-after"), "{name}");
@@ -252,8 +252,8 @@ async fn a_restored_database_that_is_accepted_ends_what_was_issued_before() {
         tokio::spawn(connection);
         client.query_one("SELECT min(beat) FROM node", &[]).await.unwrap().get::<_, i64>(0)
     };
-    let known = beat().await;
-    while beat().await < known + 2 {}
+    let last_beat = beat().await;
+    while beat().await < last_beat + 2 {}
     run_sql(&url, |table| format!("DELETE FROM {table}; INSERT INTO {table} SELECT * FROM saved.{table};"))
         .await;
     until("the refusal", StatusCode::SERVICE_UNAVAILABLE, async || {
@@ -261,8 +261,8 @@ async fn a_restored_database_that_is_accepted_ends_what_was_issued_before() {
         answer.map_or(StatusCode::OK, |answer| answer.status())
     })
     .await;
-    let accepted = nodes[1].trefoil(&["store", "accept-restored", "--yes"]);
-    assert!(accepted.status.success(), "{accepted:?}");
+    let acceptance = nodes[1].trefoil(&["store", "accept-restored", "--yes"]);
+    assert!(acceptance.status.success(), "{acceptance:?}");
     for node in &nodes {
         until("a token of before the restore", StatusCode::UNAUTHORIZED, async || {
             let url = format!("{}/Patient?_count=1", node.fhir());

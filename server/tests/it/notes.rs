@@ -110,8 +110,8 @@ async fn raw_content_is_written_and_read() {
         (206, "bytes 2999990-3000000/3000001")
     );
     assert_eq!(part.bytes().await.unwrap(), content[2_999_990..]);
-    let known = writer.request(reqwest::Method::GET, "Binary/scan").header("if-none-match", "\"1\"");
-    assert_eq!(known.send().await.unwrap().status(), 304);
+    let conditional = writer.request(reqwest::Method::GET, "Binary/scan").header("if-none-match", "\"1\"");
+    assert_eq!(conditional.send().await.unwrap().status(), 304);
     let head = writer.request(reqwest::Method::HEAD, "Binary/scan").send().await.unwrap();
     assert_eq!((head.status().as_u16(), header(&head, "content-length")), (200, "3000001"));
     assert_eq!(writer.put_raw("scan", "image/png", b"new".to_vec()).await.status(), 200);
@@ -130,8 +130,8 @@ async fn raw_content_is_written_and_read() {
         ("note", 415),
         ("application/octet-stream", 201),
     ] {
-        let written = writer.put_raw(&format!("b{}", media_type.len()), media_type, b"x".to_vec()).await;
-        assert_eq!(written.status(), status, "{media_type}");
+        let response = writer.put_raw(&format!("b{}", media_type.len()), media_type, b"x".to_vec()).await;
+        assert_eq!(response.status(), status, "{media_type}");
     }
     let too_large = writer.put_raw("large", "image/png", vec![0; 13 << 20]).await;
     assert_eq!(too_large.status(), 413);
@@ -179,7 +179,7 @@ async fn the_security_context_decides_who_reads_a_note() {
     ];
     for (id, scope, flags, expected) in cases {
         let reader = Writer::register(&server, id, scope, flags).await;
-        let mut found = Vec::new();
+        let mut ids = Vec::new();
         for note in ["in", "in-p", "out", "out-p"] {
             let status = reader.get(&format!("Binary/{note}"), "text/plain").await.status();
             for other in [format!("Binary/{note}/_history/1"), format!("Binary/{note}/_history")] {
@@ -188,9 +188,9 @@ async fn the_security_context_decides_who_reads_a_note() {
             }
             let search: Value = reader.get(&format!("Binary?_id={note}"), "*/*").await.json().await.unwrap();
             assert_eq!(search["entry"].is_array(), status == 200, "{id} {note}: {search}");
-            found.push(status.as_u16());
+            ids.push(status.as_u16());
         }
-        assert_eq!(found, expected, "{id}");
+        assert_eq!(ids, expected, "{id}");
         let all: Value = reader.get("Binary", "*/*").await.json().await.unwrap();
         let count = all["entry"].as_array().map_or(0, Vec::len);
         assert_eq!(count, expected.iter().filter(|status| **status == 200).count(), "{id}");

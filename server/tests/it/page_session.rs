@@ -44,8 +44,8 @@ pub struct Page {
 
 /// Whether an output is the one that the page shows. In a shown output, `…` stands for the rest of a line,
 /// and on a line of its own for any lines.
-fn is_as_shown(output: &str, shown: &str) -> bool {
-    let pattern: String = shown
+fn is_as_shown(output: &str, documented: &str) -> bool {
+    let pattern: String = documented
         .lines()
         .map(|line| match line {
             "…" => "(?:.*\n)*?".to_owned(),
@@ -152,17 +152,17 @@ impl PageSession {
         let outputs: String =
             (0..self.blocks.len()).map(|number| self.read(&format!("{OUTPUT}{number}"))).collect();
         assert!(status.success(), "{}: {outputs}\n{}", self.path, self.read(ERRORS));
-        let mut shown = 0;
+        let mut count = 0;
         for (number, pair) in self.blocks.windows(2).enumerate() {
             let [commands, FencedBlock { text: expected, .. }] = pair else { continue };
             if is_shell(commands) && pair[1].follows_block && !is_shell(&pair[1]) {
                 let output = self.read(&format!("{OUTPUT}{number}"));
                 let is_right = is_as_shown(&output, expected);
                 assert!(is_right, "{} shows:\n{expected}\nthe commands print:\n{output}", self.path);
-                shown += 1;
+                count += 1;
             }
         }
-        shown
+        count
     }
 }
 

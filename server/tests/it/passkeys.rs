@@ -8,14 +8,14 @@ use crate::support::Server;
 impl Driver {
     /// Waits until the page has this heading.
     pub async fn wait_for(&self, heading: &str) {
-        let begun = Instant::now();
+        let start = Instant::now();
         loop {
-            let found = self.run("return document.querySelector('h1')?.textContent ?? ''").await;
-            if found == heading {
+            let text = self.run("return document.querySelector('h1')?.textContent ?? ''").await;
+            if text == heading {
                 return;
             }
             let page = self.run("return document.body?.innerText ?? ''").await;
-            assert!(begun.elapsed() < Duration::from_secs(30), "{heading}: the page is {page}");
+            assert!(start.elapsed() < Duration::from_secs(30), "{heading}: the page is {page}");
             tokio::task::yield_now().await;
         }
     }

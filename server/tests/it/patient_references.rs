@@ -229,8 +229,8 @@ impl LimitedClient<'_> {
                 let path = format!("{kind}/{id}{path}");
                 assert_eq!(self.get(&path).await.0, expected, "{path}: {resource}");
             }
-            let found = self.ids(&format!("{kind}?_id={id}"), kind).await;
-            assert_eq!(found.contains(id), is_expected, "{kind}?_id={id}");
+            let ids = self.ids(&format!("{kind}?_id={id}"), kind).await;
+            assert_eq!(ids.contains(id), is_expected, "{kind}?_id={id}");
         }
         for kind in kinds {
             let own = all.iter().filter(|resource| resource["resourceType"] == kind);
@@ -244,10 +244,10 @@ impl LimitedClient<'_> {
                 };
                 ids.into_iter().filter(is_ours).collect()
             };
-            let found = self.ids(&format!("{kind}?_count=1000"), kind).await;
-            assert_eq!(ours(found), expected, "search of {kind}");
-            let found = self.ids(&format!("{kind}/_history?_count=1000"), kind).await;
-            assert_eq!(ours(found), expected, "history of {kind}");
+            let current_ids = self.ids(&format!("{kind}?_count=1000"), kind).await;
+            assert_eq!(ours(current_ids), expected, "search of {kind}");
+            let found_ids = self.ids(&format!("{kind}/_history?_count=1000"), kind).await;
+            assert_eq!(ours(found_ids), expected, "history of {kind}");
             let is_reference =
                 |parameter: SearchParameter| parameter.comparison == ValueComparison::Reference;
             if search_parameters::parameters(kind).any(is_reference) {
@@ -255,8 +255,8 @@ impl LimitedClient<'_> {
                 assert!(ours(self.ids(&search, kind).await).is_subset(&expected), "{search}");
             }
             let lists = "List?_id=list-in,list-out,list-of-task&_include=List:item";
-            let found = self.ids(lists, kind).await;
-            assert!(ours(found).is_subset(&expected), "_include of {kind}");
+            let ids = self.ids(lists, kind).await;
+            assert!(ours(ids).is_subset(&expected), "_include of {kind}");
         }
     }
 
@@ -265,26 +265,26 @@ impl LimitedClient<'_> {
         for case in cases {
             let (kind, own, other) = (case.kind, case.id("in"), case.id("out"));
             let mut moved = case.resource("out");
-            let refused = [StatusCode::FORBIDDEN, StatusCode::NOT_FOUND];
+            let statuses = [StatusCode::FORBIDDEN, StatusCode::NOT_FOUND];
             for path in [format!("{kind}/{other}"), format!("{kind}?_id={other}")] {
                 let (status, answer) = self.send(Method::PUT, &path, Some(&moved)).await;
-                assert!(refused.contains(&status), "PUT {path}: {status} {answer}");
+                assert!(statuses.contains(&status), "PUT {path}: {status} {answer}");
             }
             let path = format!("{kind}/{other}");
             let (status, answer) = self.send(Method::DELETE, &path, None).await;
-            assert!(refused.contains(&status), "DELETE {path}: {status} {answer}");
+            assert!(statuses.contains(&status), "DELETE {path}: {status} {answer}");
             let (status, _) = self.send(Method::DELETE, &format!("{kind}?_id={other}"), None).await;
             assert!(
-                status == StatusCode::NO_CONTENT || refused.contains(&status),
+                status == StatusCode::NO_CONTENT || statuses.contains(&status),
                 "{kind}?_id={other}: {status}"
             );
             moved["id"] = own.clone().into();
             let path = format!("{kind}/{own}");
             let (status, answer) = self.send(Method::PUT, &path, Some(&moved)).await;
-            assert!(refused.contains(&status), "PUT {path}: {status} {answer}");
+            assert!(statuses.contains(&status), "PUT {path}: {status} {answer}");
             let create = case.resource("out");
             let (status, answer) = self.send(Method::POST, kind, Some(&create)).await;
-            assert!(refused.contains(&status), "POST {kind} {create}: {status} {answer}");
+            assert!(statuses.contains(&status), "POST {kind} {create}: {status} {answer}");
             for bundle in ["batch", "transaction"] {
                 let request = json!({ "method": "DELETE", "url": format!("{kind}/{other}") });
                 let bundle =
@@ -310,17 +310,17 @@ async fn check_unchanged(server: &Server, token: &str, cases: &[ElementCase]) {
 }
 
 /// Compares an export of the Group by the limited client with the law.
-async fn check_export(limited: &LimitedClient<'_>, cases: &[ElementCase]) {
-    let (client, server) = (&limited.client, limited.server);
+async fn check_export(reader: &LimitedClient<'_>, cases: &[ElementCase]) {
+    let (client, server) = (&reader.client, reader.server);
     let kick_off = format!("{}/Group/limit/$export?includeAssociatedData=_supporting", server.fhir());
-    let answer = client.get(kick_off).bearer_auth(&limited.token).send().await.unwrap();
+    let answer = client.get(kick_off).bearer_auth(&reader.token).send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::ACCEPTED);
     let status = answer.headers()["content-location"].to_str().unwrap().to_owned();
-    let manifest = manifest_at(client, &limited.token, &status).await;
+    let manifest = manifest_at(client, &reader.token, &status).await;
     let mut exported = BTreeSet::new();
     for file in manifest["output"].as_array().unwrap() {
         let url = file["url"].as_str().unwrap();
-        let text = client.get(url).bearer_auth(&limited.token).send().await.unwrap().text().await.unwrap();
+        let text = client.get(url).bearer_auth(&reader.token).send().await.unwrap().text().await.unwrap();
         for line in text.lines() {
             let resource: Value = serde_json::from_str(line).unwrap();
             let [kind, id] = ["resourceType", "id"].map(|name| resource[name].as_str().unwrap().to_owned());
@@ -399,11 +399,11 @@ async fn check(server: Server) {
     assert!(imported.status.success(), "{}", String::from_utf8_lossy(&imported.stderr));
     let token = token_of(&server, "limited", &["--group", "limit"]).await;
     let client = server.client_with_timeout(Duration::from_secs(60));
-    let mut limited =
+    let mut limited_client =
         LimitedClient { server: &server, client: client.clone(), token, sees_others: true, checks: 0 };
-    limited.check_reads(&all).await;
-    check_export(&limited, &cases).await;
-    limited.check_writes(&cases).await;
+    limited_client.check_reads(&all).await;
+    check_export(&limited_client, &cases).await;
+    limited_client.check_writes(&cases).await;
     let everything = token_of(&server, "everything", &[]).await;
     check_unchanged(&server, &everything, &cases).await;
 
@@ -413,7 +413,7 @@ async fn check(server: Server) {
     let token = patient_token(&server).await;
     let mut app = LimitedClient { server: &server, client, token, sees_others: false, checks: 0 };
     app.check_reads(&all).await;
-    let (elements, requests) = (cases.len(), limited.checks + app.checks);
+    let (elements, requests) = (cases.len(), limited_client.checks + app.checks);
     println!("{elements} elements, {} resources, {requests} requests", all.len());
 }
 

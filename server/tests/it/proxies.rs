@@ -142,8 +142,8 @@ async fn check_client_address(server: &Server) {
         .header("x-forwarded-host", "evil.example")
         .header("x-forwarded-proto", "http")
         .header("x-real-ip", "203.0.113.9");
-    let refused = browser.send(request).await;
-    assert!(!refused.status().is_success() || refused.status() == 200, "{}", refused.status());
+    let refusal = browser.send(request).await;
+    assert!(!refusal.status().is_success() || refusal.status() == 200, "{}", refusal.status());
     let files = std::fs::read_dir(server.data().join("audit")).unwrap();
     let audit: String = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
     assert!(audit.contains("127.0.0.2"), "the address is that of the client: {audit}");

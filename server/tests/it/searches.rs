@@ -81,8 +81,8 @@ async fn pages_follow_the_order_of_dates_and_ids() {
         ("DiagnosticReport?category=laboratory&_sort=-date&_count=150", laboratory, true),
         ("DiagnosticReport?category:not=vital-signs&_sort=date&_count=999", laboratory, false),
     ] {
-        let found = ids(&writer, search, async || ()).await;
-        assert!(found == in_order(is_wanted, is_descending), "{search}: {} of {COUNT}", found.len());
+        let matches = ids(&writer, search, async || ()).await;
+        assert!(matches == in_order(is_wanted, is_descending), "{search}: {} of {COUNT}", matches.len());
     }
     let mut by_id: Vec<String> = (0..COUNT).map(id).collect();
     by_id.sort();
@@ -93,7 +93,7 @@ async fn pages_follow_the_order_of_dates_and_ids() {
     // A resource that is deleted after the first page is still on its page; one that is erased is on none.
     let newest = in_order(all, true);
     let (deleted, erased) = (&newest[300], &newest[301]);
-    let found = ids(&writer, "DiagnosticReport?_sort=-date&_count=200", async || {
+    let matches = ids(&writer, "DiagnosticReport?_sort=-date&_count=200", async || {
         for id in [deleted, erased] {
             let delete = writer.request(reqwest::Method::DELETE, &format!("DiagnosticReport/{id}"));
             assert_eq!(delete.send().await.unwrap().status(), 204);
@@ -102,14 +102,14 @@ async fn pages_follow_the_order_of_dates_and_ids() {
         assert!(purged.status.success(), "{}", String::from_utf8_lossy(&purged.stderr));
     });
     let expected: Vec<_> = newest.iter().filter(|id| *id != erased).cloned().collect();
-    assert!(found.await == expected);
-    let found = ids(&writer, "DiagnosticReport?_sort=-date&_count=200", async || ()).await;
+    assert!(matches.await == expected);
+    let matches = ids(&writer, "DiagnosticReport?_sort=-date&_count=200", async || ()).await;
     let expected: Vec<_> = expected.into_iter().filter(|id| id != deleted).collect();
-    assert!(found == expected);
+    assert!(matches == expected);
 
     // The number of matches is on request.
     let first: Value = writer.get("DiagnosticReport?_sort=-date&_count=2", "*/*").await.json().await.unwrap();
     assert_eq!(first["total"], Value::Null, "{first}");
-    let counted = writer.get("DiagnosticReport?_sort=-date&_count=2&_total=accurate", "*/*").await;
-    assert_eq!(counted.json::<Value>().await.unwrap()["total"], COUNT - 2);
+    let page = writer.get("DiagnosticReport?_sort=-date&_count=2&_total=accurate", "*/*").await;
+    assert_eq!(page.json::<Value>().await.unwrap()["total"], COUNT - 2);
 }

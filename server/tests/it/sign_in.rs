@@ -47,9 +47,9 @@ impl<'a> Browser<'a> {
                 ("username".to_owned(), username.to_owned()),
                 ("password".to_owned(), password.to_owned()),
             ]);
-            let done = self.send(self.client.post(format!("{base}/sign-in")).form(&form)).await;
-            assert_eq!(done.status(), 303);
-            to = self.get(&location(&done)).await;
+            let response = self.send(self.client.post(format!("{base}/sign-in")).form(&form)).await;
+            assert_eq!(response.status(), 303);
+            to = self.get(&location(&response)).await;
         }
         assert_eq!(to.status(), 302);
         location(&to)
@@ -170,8 +170,8 @@ async fn rotated_keys_still_verify_their_tokens() {
     assert!(server.trefoil(&["keys", "rotate", "--now"]).status.success());
     let after = tokens(&server, &mut browser, &demo["user"]).await;
     assert_eq!((userinfo(&server, &before.access).await, userinfo(&server, &after.access).await), (200, 200));
-    let listed = String::from_utf8(server.trefoil(&["keys", "list"]).stdout).unwrap();
-    let active = listed.lines().find(|line| line.contains("access-token  ES256  active")).unwrap();
+    let keys = String::from_utf8(server.trefoil(&["keys", "list"]).stdout).unwrap();
+    let active = keys.lines().find(|line| line.contains("access-token  ES256  active")).unwrap();
     let kid = active.split(' ').next().unwrap();
     assert!(server.trefoil(&["keys", "revoke", kid]).status.success());
     assert_eq!(userinfo(&server, &after.access).await, 401, "the token was signed by the revoked key");

@@ -73,8 +73,8 @@ impl OwnProcessServer {
         let keys = Arc::new(BreakableKeys(Arc::clone(&keys_are_broken)));
         let outside = Outside { keys, ..Outside::from(Clock::system()) };
         let config = Config::load(&flags).unwrap();
-        let opened = serve::open_node(config, &flags, base.clone(), Store::memory(), outside);
-        let app = Box::pin(opened).await.unwrap();
+        let node = serve::open_node(config, &flags, base.clone(), Store::memory(), outside);
+        let app = Box::pin(node).await.unwrap();
         let admission = Admission::new(ConnectionLimits { total: 100, per_address: 100 });
         let server = HttpServer {
             routes: dispatch::routes(app),
@@ -126,9 +126,9 @@ async fn a_fault_of_signing_is_an_error_by_redirect() {
     let user = &server.demo["users"][0];
     form.extend(["username", "password"].map(|name| (name.to_owned(), text(&user[name]))));
     let request = client.post(format!("{}/sign-in", server.base)).header("cookie", cookies.header());
-    let done = request.form(&form).send().await.unwrap();
-    assert_eq!(done.status(), 303);
-    for set in done.headers().get_all("set-cookie") {
+    let response = request.form(&form).send().await.unwrap();
+    assert_eq!(response.status(), 303);
+    for set in response.headers().get_all("set-cookie") {
         cookies.keep(set.to_str().unwrap());
     }
     let answer = async |kind: &str| {

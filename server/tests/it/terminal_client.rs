@@ -155,15 +155,15 @@ async fn forward(mut client: TcpStream, limit: Arc<AtomicU64>, down: Arc<AtomicB
         let mut buffer = [0; 4096];
         loop {
             let size = from_server.read(&mut buffer).await.ok()?;
-            let left = limit.load(Ordering::SeqCst);
+            let bytes_left = limit.load(Ordering::SeqCst);
             if size == 0 || down.load(Ordering::SeqCst) {
                 return Some(());
             }
-            if left < size as u64 {
+            if bytes_left < size as u64 {
                 down.store(true, Ordering::SeqCst);
                 return Some(());
             }
-            if left < u64::MAX {
+            if bytes_left < u64::MAX {
                 limit.fetch_sub(size as u64, Ordering::SeqCst);
             }
             to_client.write_all(&buffer[..size]).await.ok()?;

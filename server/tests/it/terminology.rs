@@ -83,9 +83,9 @@ fn questions(folder: &Path) -> Vec<Value> {
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
             let resource: Value = serde_json::from_str(line).unwrap();
             for (_, element, url) in BINDINGS.iter().filter(|(kind, ..)| resource["resourceType"] == *kind) {
-                let mut found = Vec::new();
-                codings(&resource[*element], &mut found);
-                out.extend(found.into_iter().map(|coding| {
+                let mut displays = Vec::new();
+                codings(&resource[*element], &mut displays);
+                out.extend(displays.into_iter().map(|coding| {
                     json!({ "resourceType": "Parameters", "parameter": [
                         { "name": "url", "valueUri": url }, { "name": "coding", "valueCoding": coding }] })
                 }));

@@ -42,7 +42,10 @@ async fn a_collector_receives_the_spans_of_requests() {
     assert_eq!((&span["name"], &span["parentSpanId"]), (&"GET /fhir/R4/{kind}".into(), &PARENT.into()));
     let attribute = |name: &str| {
         let attributes = span["attributes"].as_array().unwrap();
-        attributes.iter().find(|attribute| attribute["key"] == name).map(|found| found["value"].clone())
+        attributes
+            .iter()
+            .find(|attribute| attribute["key"] == name)
+            .map(|attribute| attribute["value"].clone())
     };
     assert_eq!(attribute("trefoil.request_id").unwrap()["stringValue"], *request_id);
     assert_eq!(attribute("http.response.status_code").unwrap()["intValue"], "200");

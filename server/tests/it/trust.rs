@@ -39,12 +39,12 @@ impl Machine {
     /// Runs the command and returns whether it succeeded, and its output.
     fn run(&self, args: &TrustArgs, answer: bool) -> (bool, String) {
         let mut out = Vec::new();
-        let done = change_trust(args, &self.host, &mut out, || Ok(answer));
+        let result = change_trust(args, &self.host, &mut out, || Ok(answer));
         let mut text = String::from_utf8(out).unwrap();
-        if let Err(error) = &done {
+        if let Err(error) = &result {
             text.push_str(&format!("error: {error:#}"));
         }
-        (done.is_ok(), text)
+        (result.is_ok(), text)
     }
 
     fn calls(&self) -> String {
@@ -77,14 +77,14 @@ fn args(server: &Server) -> TrustArgs {
 #[test]
 fn the_system_store_is_changed_only_after_a_confirmation() {
     let (server, machine) = (data_folder(), Machine::new());
-    let asked = TrustArgs { yes: false, ..args(&server) };
-    let printed = machine.run(&TrustArgs { print: true, ..asked.clone() }, true);
+    let args_of_question = TrustArgs { yes: false, ..args(&server) };
+    let printed = machine.run(&TrustArgs { print: true, ..args_of_question.clone() }, true);
     assert!(printed.0 && printed.1.contains("add to the system:\n  install -D -m 644 "), "{}", printed.1);
-    let denied = machine.run(&asked, false);
+    let denied = machine.run(&args_of_question, false);
     assert!(denied.0 && denied.1.contains("nothing was changed"), "{}", denied.1);
     assert_eq!((machine.certificates().len(), machine.calls()), (0, String::new()));
 
-    let added = machine.run(&asked, true);
+    let added = machine.run(&args_of_question, true);
     assert!(added.0 && added.1.contains("added to the system\n"), "{}", added.1);
     let files = machine.certificates();
     assert!(files[0].starts_with("trefoil-development-ca-") && files[0].ends_with(".crt"), "{files:?}");
@@ -137,8 +137,8 @@ fn a_ca_that_is_not_constrained_is_not_added() {
         format!("{own}{}", leaf.replace("CERTIFICATE", "X509 CERTIFICATE")),
     ] {
         std::fs::write(&path, text).unwrap();
-        let refused = machine.run(&args(&server), true);
-        assert!(!refused.0 && refused.1.contains("delete the folder tls"), "{}", refused.1);
+        let refusal = machine.run(&args(&server), true);
+        assert!(!refusal.0 && refusal.1.contains("delete the folder tls"), "{}", refusal.1);
         assert!(machine.certificates().is_empty());
     }
 }
@@ -155,9 +155,9 @@ fn a_failed_command_and_a_missing_tool_are_reported() {
     // Without any tool.
     machine.host.programs = machine.folder.path().join("none").into();
     machine.host.is_root = false;
-    let left = machine.run(&args(&server), true);
-    assert!(!left.0 && left.1.contains("no store can be changed"), "{}", left.1);
-    assert!(left.1.contains("libnss3-tools"), "{}", left.1);
+    let remaining = machine.run(&args(&server), true);
+    assert!(!remaining.0 && remaining.1.contains("no store can be changed"), "{}", remaining.1);
+    assert!(remaining.1.contains("libnss3-tools"), "{}", remaining.1);
     let missing = TrustArgs { data: machine.folder.path().join("nothing"), ..args(&server) };
     assert!(machine.run(&missing, true).1.contains("start the server on this folder once"));
 }
@@ -178,8 +178,8 @@ fn a_machine_without_a_database_gets_one() {
     }
     let mode = std::fs::metadata(&database).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700, "only the user reads the database");
-    let listed = Command::new("certutil").args(["-L", "-d"]).arg(&database).output().unwrap();
-    assert!(String::from_utf8_lossy(&listed.stdout).contains("Trefoil development CA"));
+    let list = Command::new("certutil").args(["-L", "-d"]).arg(&database).output().unwrap();
+    assert!(String::from_utf8_lossy(&list.stdout).contains("Trefoil development CA"));
     let removed = machine.run(&TrustArgs { remove: true, ..args(&server) }, true);
     assert!(removed.0 && removed.1.contains("nssdb\n"), "{}", removed.1);
     let again = machine.run(&args(&server), true);
@@ -196,18 +196,18 @@ fn the_databases_of_browsers_contain_the_ca_until_it_is_removed() {
         [".pki/nssdb", ".mozilla/firefox/x1.default"].map(|folder| machine.host.home.join(folder));
     for database in &databases {
         std::fs::create_dir_all(database).unwrap();
-        let made =
+        let output =
             Command::new("certutil").args(["-N", "--empty-password", "-d"]).arg(database).status().unwrap();
-        assert!(made.success());
+        assert!(output.success());
     }
-    let listed = |database: &Path| {
+    let list_of = |database: &Path| {
         let output = Command::new("certutil").args(["-L", "-d"]).arg(database).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
     let added = machine.run(&args(&server), true);
     assert!(added.0, "{}", added.1);
     for database in &databases {
-        let lines = listed(database);
+        let lines = list_of(database);
         let line =
             lines.lines().find(|line| line.contains("Trefoil development CA")).expect("the CA is listed");
         assert!(line.trim_end().ends_with("C,,"), "{line}");
@@ -215,6 +215,6 @@ fn the_databases_of_browsers_contain_the_ca_until_it_is_removed() {
     let removed = machine.run(&TrustArgs { remove: true, ..args(&server) }, true);
     assert!(removed.0, "{}", removed.1);
     for database in &databases {
-        assert!(!listed(database).contains("Trefoil"), "{}", listed(database));
+        assert!(!list_of(database).contains("Trefoil"), "{}", list_of(database));
     }
 }

@@ -8,8 +8,8 @@ use crate::support::{have, installed, python_packages};
 
 /// Follows a tutorial.
 fn follow(path: &'static str) {
-    let shown = PageSession::begin(&Page { path, ..Page::default() }).end();
-    assert!(shown > 0, "{path} shows no output");
+    let output = PageSession::begin(&Page { path, ..Page::default() }).end();
+    assert!(output > 0, "{path} shows no output");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::support::{model, press, session, type_text};
 fn requests_contain_the_values_of_the_forms() {
     let mut model = model();
     press(&mut model, KeyCode::Char('2'));
-    let asked = ValidateCode {
+    let query = ValidateCode {
         url: "https://t.example/ValueSet/aids".to_owned(),
         system: "https://t.example/CodeSystem/aids".to_owned(),
         code: "cane".to_owned(),
@@ -21,7 +21,7 @@ fn requests_contain_the_values_of_the_forms() {
     };
     assert_eq!(
         press(&mut model, KeyCode::Enter),
-        [RuntimeEffect::Code(1, CodeQuestion::ValidateCode(asked), Bearer::Backend)]
+        [RuntimeEffect::Code(1, CodeQuestion::ValidateCode(query), Bearer::Backend)]
     );
     assert!(model.codes.validate.sent.as_ref().unwrap().answer.is_waiting());
     press(&mut model, KeyCode::Char('o'));
@@ -30,7 +30,7 @@ fn requests_contain_the_values_of_the_forms() {
         press(&mut model, KeyCode::Tab);
     }
     type_text(&mut model, "x ");
-    let asked = SubsumesQuery {
+    let question = SubsumesQuery {
         system: "https://t.example/CodeSystem/aids".to_owned(),
         code_a: "aid".to_owned(),
         code_b: "canex".to_owned(),
@@ -38,7 +38,7 @@ fn requests_contain_the_values_of_the_forms() {
     };
     assert_eq!(
         press(&mut model, KeyCode::Enter),
-        [RuntimeEffect::Code(1, CodeQuestion::Subsumes(asked), Bearer::Backend)]
+        [RuntimeEffect::Code(1, CodeQuestion::Subsumes(question), Bearer::Backend)]
     );
 }
 
@@ -57,10 +57,10 @@ fn a_late_answer_to_an_earlier_question_is_dropped() {
     press(&mut model, KeyCode::Enter);
     update(&mut model, validated(1, Err("late".to_owned())));
     assert!(model.codes.validate.sent.as_ref().unwrap().answer.is_waiting());
-    let found = ValidationAnswer { result: true, ..ValidationAnswer::default() };
-    update(&mut model, validated(2, Ok(found.clone())));
+    let validation = ValidationAnswer { result: true, ..ValidationAnswer::default() };
+    update(&mut model, validated(2, Ok(validation.clone())));
     update(&mut model, validated(1, Err("later".to_owned())));
-    assert_eq!(model.codes.validate.sent.as_ref().unwrap().answer, Answer::Done(found));
+    assert_eq!(model.codes.validate.sent.as_ref().unwrap().answer, Answer::Done(validation));
 }
 
 #[test]
@@ -70,16 +70,16 @@ fn an_answer_is_stale_after_the_form_or_the_token_changed() {
     press(&mut model, KeyCode::Char('2'));
     press(&mut model, KeyCode::Char('o'));
     press(&mut model, KeyCode::Enter);
-    let found = SubsumesAnswer { outcome: "subsumes".to_owned() };
-    let result = Ok(CodeAnswer::Subsumes(found));
+    let subsumption = SubsumesAnswer { outcome: "subsumes".to_owned() };
+    let result = Ok(CodeAnswer::Subsumes(subsumption));
     update(&mut model, Message::Code { id: 1, operation: Operation::Subsumes, result });
     let is_stale = |model: &Model| model.codes.subsumes.is_stale(&model.token_choice());
     assert!(!is_stale(&model));
     press(&mut model, KeyCode::Char('t'));
     assert!(is_stale(&model), "the answer was asked for with another token");
     press(&mut model, KeyCode::Char('t'));
-    let sent = model.codes.subsumes.sent.clone().unwrap();
-    assert_eq!((sent.token.bearer, sent.token.server.as_str()), (Bearer::User, "https://t.example"));
+    let question = model.codes.subsumes.sent.clone().unwrap();
+    assert_eq!((question.token.bearer, question.token.server.as_str()), (Bearer::User, "https://t.example"));
     press(&mut model, KeyCode::Char('t'));
     assert!(!is_stale(&model));
     press(&mut model, KeyCode::Tab);
@@ -104,15 +104,15 @@ fn the_command_of_a_question_is_copied() {
 fn what_waits_shows_its_seconds_and_ends_with_esc() {
     let mut model = model();
     press(&mut model, KeyCode::Char('2'));
-    let asked = press(&mut model, KeyCode::Enter);
-    assert!(matches!(asked[..], [RuntimeEffect::Code(..)]), "{asked:?}");
+    let effects = press(&mut model, KeyCode::Enter);
+    assert!(matches!(effects[..], [RuntimeEffect::Code(..)]), "{effects:?}");
     assert_eq!(press(&mut model, KeyCode::Enter), [], "a question is sent once");
     assert!(model.notice.as_deref().is_some_and(|notice| notice.contains("Esc cancels it")));
     assert!(model.is_moving());
     assert_eq!(press(&mut model, KeyCode::Esc), [RuntimeEffect::CancelRequests(Screen::Codes)]);
     assert!(!model.is_moving());
-    let sent = model.codes.validate.sent.as_ref().unwrap();
-    assert_eq!(sent.answer, Answer::Failed("cancelled before the server answered".to_owned()));
+    let question = model.codes.validate.sent.as_ref().unwrap();
+    assert_eq!(question.answer, Answer::Failed("cancelled before the server answered".to_owned()));
     assert_eq!(press(&mut model, KeyCode::Enter).len(), 1, "it can be sent again");
 }
 

@@ -59,11 +59,11 @@ fn two_exports_have_separate_folders_and_progress() {
     let progress = FileProgress { bytes: 9, resources: 1, status: FileStatus::Done };
     let event = ExportEvent::File { index: 1, progress };
     update(&mut model, Message::ExportProgress { folder: first.clone(), event });
-    let done = |model: &mut Model, folder: &PathBuf| {
+    let complete_files = |model: &mut Model, folder: &PathBuf| {
         let files = &model.export.row(folder).unwrap().files;
         files.iter().filter(|file| file.status == FileStatus::Done).count()
     };
-    assert_eq!((done(&mut model, &first), done(&mut model, &second)), (1, 0));
+    assert_eq!((complete_files(&mut model, &first), complete_files(&mut model, &second)), (1, 0));
 }
 
 #[test]

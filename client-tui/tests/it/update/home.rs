@@ -94,8 +94,8 @@ pub async fn searched() -> Model {
     let codes = vec![code("white-cane", "White cane"), code("cane", "Cane")];
     let late = HomeAnswer::Found(AIDS.to_owned(), Ok(codes[..1].to_vec()));
     assert_eq!(update(&mut model, Message::Home(id - 1, late)), [], "an answer to an earlier text");
-    let found = HomeAnswer::Found(AIDS.to_owned(), Ok(codes));
-    let effects = update(&mut model, Message::Home(id, found));
+    let results = HomeAnswer::Found(AIDS.to_owned(), Ok(codes));
+    let effects = update(&mut model, Message::Home(id, results));
     let [RuntimeEffect::Place(id, query, _)] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(query.code, "cane", "the display that is the text comes first");
     let label =
@@ -114,14 +114,14 @@ pub async fn searched() -> Model {
 async fn the_screens_match_their_snapshots() {
     crate::view::check("home", &home().await);
     crate::view::check("home_search", &searched().await);
-    let mut refused = new_model();
-    refused.about.backend_id = None;
-    update(&mut refused, Message::Restored(None));
+    let mut error_model = new_model();
+    error_model.about.backend_id = None;
+    update(&mut error_model, Message::Restored(None));
     let reason = "send an access token as 'Authorization: Bearer TOKEN' (401 Unauthorized)".to_owned();
     for kind in ContentKind::ALL {
-        update(&mut refused, Message::Home(1, HomeAnswer::List(kind, Err(reason.clone()))));
+        update(&mut error_model, Message::Home(1, HomeAnswer::List(kind, Err(reason.clone()))));
     }
-    crate::view::check("home_refused", &refused);
+    crate::view::check("home_refused", &error_model);
 }
 
 #[tokio::test]
@@ -249,9 +249,9 @@ async fn resources_beyond_an_incomplete_list_are_found_by_their_titles() {
     assert_eq!(kinds, &[ContentKind::ValueSets], "the other lists are complete");
     update(&mut model, Message::Home(*id, HomeAnswer::Titled(ContentKind::ValueSets, Ok(list))));
     let titles: Vec<_> = model.home.rows().iter().map(HomeRow::text).collect();
-    let found = |text: &str| titles.iter().any(|title| title.contains(text));
-    assert!(found("Walking aids") && found("Walking circle"), "{titles:?}");
-    assert!(!found("ValueSet/x"), "a server may ignore a search parameter: {titles:?}");
+    let has_title = |text: &str| titles.iter().any(|title| title.contains(text));
+    assert!(has_title("Walking aids") && has_title("Walking circle"), "{titles:?}");
+    assert!(!has_title("ValueSet/x"), "a server may ignore a search parameter: {titles:?}");
 }
 
 #[tokio::test]
@@ -292,13 +292,13 @@ fn before_the_sign_in_no_token_is_sent() {
     let mut model = new_model();
     model.about.backend_id = None;
     model.bearer = Bearer::User;
-    let asked = |effects: Vec<RuntimeEffect>| {
+    let search_of = |effects: Vec<RuntimeEffect>| {
         effects.into_iter().find_map(|effect| match effect {
             RuntimeEffect::Contents { bearer, groups_bearer, .. } if bearer == groups_bearer => Some(bearer),
             _ => None,
         })
     };
-    assert_eq!(asked(update(&mut model, Message::Restored(None))), Some(Bearer::Anonymous));
+    assert_eq!(search_of(update(&mut model, Message::Restored(None))), Some(Bearer::Anonymous));
     assert_eq!(model.token_choice().bearer, Bearer::Anonymous, "questions are sent like those of Home");
     press(&mut model, KeyCode::Char('4'));
     assert!(matches!(
@@ -307,7 +307,7 @@ fn before_the_sign_in_no_token_is_sent() {
     ));
     press(&mut model, KeyCode::Char('0'));
     assert!(matches!(press(&mut model, KeyCode::Char('s'))[..], [RuntimeEffect::SignIn(_)]));
-    assert_eq!(asked(update(&mut model, Message::SignedIn(Ok(session())))), Some(Bearer::User));
+    assert_eq!(search_of(update(&mut model, Message::SignedIn(Ok(session())))), Some(Bearer::User));
 }
 
 #[tokio::test]

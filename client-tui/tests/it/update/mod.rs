@@ -144,8 +144,8 @@ fn help_begins_with_the_screen_before_and_is_searched() {
     assert!(position(&model, "copy as a curl command") < position(&model, "Everywhere"));
     press(&mut model, KeyCode::Char('/'));
     type_text(&mut model, "export resume");
-    let shown = picture(&model, 120, 40);
-    assert!(shown.contains("resume the selected export") && !shown.contains("copy as a curl"), "{shown}");
+    let screen = picture(&model, 120, 40);
+    assert!(screen.contains("resume the selected export") && !screen.contains("copy as a curl"), "{screen}");
     press(&mut model, KeyCode::Esc);
     press(&mut model, KeyCode::Esc);
     assert!(position(&model, "copy as a curl command").is_some(), "Esc removes the words first");

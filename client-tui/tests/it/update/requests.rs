@@ -37,9 +37,9 @@ fn a_request_is_listed_while_it_is_in_flight() {
     update(&mut model, Message::Exchanged(exchange(1, None)));
     update(&mut model, Message::Exchanged(exchange(2, None)));
     update(&mut model, Message::Exchanged(exchange(1, answered(200))));
-    let listed: Vec<_> =
+    let rows: Vec<_> =
         model.requests.exchanges.iter().map(|exchange| (exchange.id, exchange.outcome.is_some())).collect();
-    assert_eq!(listed, [(2, false), (1, true)]);
+    assert_eq!(rows, [(2, false), (1, true)]);
 }
 
 #[test]

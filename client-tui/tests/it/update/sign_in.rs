@@ -33,8 +33,8 @@ fn a_sign_in_waits_accepts_a_pasted_text_and_reads_userinfo() {
     );
     assert_eq!((model.bearer.clone(), model.typing), (Bearer::User, false));
     assert_eq!(press(&mut model, KeyCode::Char('o')), [], "it must be confirmed");
-    for held in "ooyoy".chars() {
-        assert_eq!(press(&mut model, KeyCode::Char(held)), [], "a paste, or a key that is held");
+    for key in "ooyoy".chars() {
+        assert_eq!(press(&mut model, KeyCode::Char(key)), [], "a paste, or a key that is held");
     }
     wait(&mut model);
     assert_eq!(press(&mut model, KeyCode::Char('o')), [], "not by the same key");
@@ -99,8 +99,8 @@ fn the_inspector_shows_one_token_after_the_other() {
     };
     assert_eq!(inspect(&mut model), TokenKind::BackendAccess);
     update(&mut model, Message::SignedIn(Ok(session())));
-    let shown = [inspect(&mut model), inspect(&mut model), inspect(&mut model)];
-    assert_eq!(shown, [TokenKind::UserAccess, TokenKind::Id, TokenKind::BackendAccess]);
+    let kinds = [inspect(&mut model), inspect(&mut model), inspect(&mut model)];
+    assert_eq!(kinds, [TokenKind::UserAccess, TokenKind::Id, TokenKind::BackendAccess]);
     update(&mut model, Message::Inspected(TokenKind::Id, Err("late".to_owned())));
     assert!(model.sign_in.inspector.as_ref().unwrap().answer.is_waiting(), "another token is shown");
     update(&mut model, Message::Inspected(TokenKind::BackendAccess, Err("refused".to_owned())));

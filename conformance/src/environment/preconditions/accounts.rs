@@ -56,8 +56,8 @@ pub(super) async fn basic_client(
 ) -> Result<Value, SetupError> {
     let id = format!("basic-{}", Timestamp::now().as_nanosecond());
     let add = ["client", "add", &id, "--auth-method", "client_secret_basic", "--scope", scope];
-    let said = world.local()?.server.admin(&[&add, more].concat(), "").await?;
-    let secret = said.lines().find_map(|line| line.strip_prefix("client_secret "));
+    let output = world.local()?.server.admin(&[&add, more].concat(), "").await?;
+    let secret = output.lines().find_map(|line| line.strip_prefix("client_secret "));
     let secret = secret.ok_or_else(|| SetupError::Failed("the command printed no secret".to_owned()))?;
     // RFC 6749 2.3.1: client id and secret are form-encoded. This encodes every character of the secret,
     // which is allowed.

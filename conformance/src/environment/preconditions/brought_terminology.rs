@@ -50,8 +50,8 @@ pub(super) async fn bring(world: &TestEnvironment) -> Result<(), SetupError> {
         };
         let present = send(Method::GET, String::new()).await?;
         if present.status.is_success() {
-            let stored: Value = serde_json::from_slice(&present.body).unwrap_or_default();
-            if stored["url"].as_str() == canonical.as_deref() {
+            let resource: Value = serde_json::from_slice(&present.body).unwrap_or_default();
+            if resource["url"].as_str() == canonical.as_deref() {
                 continue;
             }
             return Err(SetupError::Lacking(format!("{address} is another resource, which is not replaced")));

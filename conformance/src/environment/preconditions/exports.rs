@@ -28,8 +28,8 @@ pub(super) async fn failed_export(
     world: &TestEnvironment,
     scene: &mut CaseContext,
 ) -> Result<(), SetupError> {
-    let made = configured(world, "").await?;
-    let (server, target) = &*made;
+    let own_server = configured(world, "").await?;
+    let (server, target) = &*own_server;
     server.block_exports().map_err(not_started)?;
     let token = backend_token(target, 0, None).await?;
     let request = format!("{}/$export?_type=Patient", target.fhir_base()?);
@@ -37,7 +37,7 @@ pub(super) async fn failed_export(
     scene.vars = target.vars();
     scene.vars.set("bulk", json!({ "request": request, "status_url": status_url }));
     scene.vars.set("system_token", token);
-    scene.own = Some(made);
+    scene.own = Some(own_server);
     Ok(())
 }
 

@@ -45,11 +45,11 @@ use tokens::{created_client_token, device_code, dpop_key, dpop_token, implicit, 
 /// [`SetupError`] if the target lacks what is needed or does not behave as expected, or if a variable that
 /// `preconditions.toml` names is not set.
 pub async fn set_up(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -> Result<(), SetupError> {
-    let done = perform(world, name, scene).await;
+    let result = perform(world, name, scene).await;
     if let Some(own) = &scene.own {
         world.target.secrets.add_server(&own.1.secrets);
     }
-    done?;
+    result?;
     let sets = preconditions::named(name).map(|row| &*row.sets).unwrap_or_default();
     match sets.iter().find(|variable| scene.vars.get(variable).is_none()) {
         Some(missing) => Err(SetupError::Failed(format!("the setup did not set ${missing}"))),
@@ -114,12 +114,12 @@ async fn perform(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -
         }
         "writing-client-of-a-group" => {
             let group = member(&scene.vars, "groups.0")?.to_owned();
-            let made = basic_client(world, "system/*.cruds", &["--group", &group]).await?;
-            scene.vars.set("basic_client", made);
+            let client = basic_client(world, "system/*.cruds", &["--group", &group]).await?;
+            scene.vars.set("basic_client", client);
         }
         "admin-token" => {
-            let made = shared.admin.get_or_try_init(|| created_client_token(world, "trefoil/admin")).await?;
-            scene.vars.set("admin_token", made.as_str());
+            let token = shared.admin.get_or_try_init(|| created_client_token(world, "trefoil/admin")).await?;
+            scene.vars.set("admin_token", token.as_str());
         }
         "administrator-token" => administrator(world, scene).await?,
         "would-be-administrator" => {
@@ -142,19 +142,19 @@ async fn perform(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -
             scene.own = Some(loaded);
         }
         "branded-pages" => {
-            let made = shared.branded_pages.get_or_try_init(|| branded_pages(world)).await?.clone();
-            scene.vars = made.1.vars();
-            scene.own = Some(made);
+            let server = shared.branded_pages.get_or_try_init(|| branded_pages(world)).await?.clone();
+            scene.vars = server.1.vars();
+            scene.own = Some(server);
         }
         "guide-3" => {
             let config = "[bulk]\nguide = \"3.0.0\"\nnested_groups = true\nfile_size = 8192\n";
-            let made = shared.guide_3.get_or_try_init(|| configured(world, config)).await?.clone();
-            ask_of(made, scene).await?;
+            let server = shared.guide_3.get_or_try_init(|| configured(world, config)).await?.clone();
+            ask_of(server, scene).await?;
         }
         "signed-addresses" => {
             let config = "[bulk]\nsigned_url_s = 300\n";
-            let made = shared.signed_addresses.get_or_try_init(|| configured(world, config)).await?.clone();
-            ask_of(made, scene).await?;
+            let server = shared.signed_addresses.get_or_try_init(|| configured(world, config)).await?.clone();
+            ask_of(server, scene).await?;
         }
         "assertions" => scene.vars.set("assertion", applications::assertions(target)?),
         "system-token" => scene.vars.set("system_token", system_token(world).await?),
@@ -162,9 +162,9 @@ async fn perform(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -
             scene.vars.set("basic_client", basic_client(world, "system/*.cruds", &[]).await?);
         }
         "writing-token" => {
-            let made =
+            let token =
                 shared.writing.get_or_try_init(|| created_client_token(world, "system/*.cruds")).await?;
-            scene.vars.set("writing_token", made.as_str());
+            scene.vars.set("writing_token", token.as_str());
         }
         "narrow-token" => {
             scene.vars.set("narrow_token", backend_token(target, 0, Some("system/Patient.rs")).await?);

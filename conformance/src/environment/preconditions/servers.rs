@@ -26,9 +26,9 @@ pub(super) async fn releases(world: &TestEnvironment) -> Result<Arc<(OwnServer, 
     if !Path::new(FOLDER).is_dir() {
         return Err(SetupError::Lacking("fixtures/releases does not exist".to_owned()));
     }
-    let made = configured(world, "[terminology]\nanonymous = true\n").await?;
-    made.0.admin(&["import", FOLDER], "").await?;
-    Ok(made)
+    let server = configured(world, "[terminology]\nanonymous = true\n").await?;
+    server.0.admin(&["import", FOLDER], "").await?;
+    Ok(server)
 }
 
 /// Starts a separate server with additional settings.
@@ -100,8 +100,8 @@ pub(super) async fn turned_keys(world: &TestEnvironment, scene: &mut CaseContext
     let person = person(&target.vars(), "user")?;
     let tokens = applications::tokens(&target, &mut CookieJar::new(), &person, "openid").await?;
     let kid = async |stage: &str| -> Result<String, SetupError> {
-        let listed = server.admin(&["keys", "list"], "").await?;
-        let line = listed.lines().find(|line| line.contains("access-token") && line.contains(stage));
+        let list = server.admin(&["keys", "list"], "").await?;
+        let line = list.lines().find(|line| line.contains("access-token") && line.contains(stage));
         let kid = line.and_then(|line| line.split_whitespace().next()).map(str::to_owned);
         kid.ok_or_else(|| SetupError::Failed(format!("no key for access tokens is {stage}")))
     };

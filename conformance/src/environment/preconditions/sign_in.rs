@@ -24,8 +24,8 @@ pub(super) async fn first_session(world: &TestEnvironment) -> Result<CookieJar, 
     if world.target.treatment.is_shared {
         return session(&world.target, "user").await;
     }
-    let made = world.shared.session.get_or_try_init(|| session(&world.target, "user"));
-    Ok(made.await?.clone())
+    let first = world.shared.session.get_or_try_init(|| session(&world.target, "user"));
+    Ok(first.await?.clone())
 }
 
 /// Opens the sign-in page in a browser and sets its inputs as variables, such as `$csrf` and `$continue`.

@@ -73,14 +73,14 @@ pub(super) async fn system_token(world: &TestEnvironment) -> Result<String, Setu
     if let Some(token) = stated_token(&world.target, "system") {
         return Ok(token.to_owned());
     }
-    let mut kept = world.shared.system.lock().await;
-    if let Some((made, token)) = &*kept
+    let mut system_token = world.shared.system.lock().await;
+    if let Some((made, token)) = &*system_token
         && made.elapsed() < BACKEND_TOKEN_USE
     {
         return Ok(token.clone());
     }
     let token = backend_token(&world.target, 0, None).await?;
-    *kept = Some((Instant::now(), token.clone()));
+    *system_token = Some((Instant::now(), token.clone()));
     Ok(token)
 }
 
@@ -142,11 +142,11 @@ pub(super) async fn device_code(target: &TestTarget, scene: &mut CaseContext) ->
     let form = [("client_id", member(&vars, "device.client_id")?), ("scope", "openid email")];
     let request = browser::post(address(target.endpoint("device_authorization")?)?, &form);
     let answer = target.send(&request, &mut CookieJar::new()).await?;
-    let Some(begun) = answer.json().filter(|_| answer.status.is_success()) else {
+    let Some(start) = answer.json().filter(|_| answer.status.is_success()) else {
         return Err(unexpected("the device authorization endpoint", &answer));
     };
     for name in ["device_code", "user_code"] {
-        scene.vars.set(name, begun[name].clone());
+        scene.vars.set(name, start[name].clone());
     }
     Ok(())
 }

@@ -95,9 +95,9 @@ fn rxnorm_row(number: u32) -> String {
 
 fn value_set(number: u32) -> Value {
     let concept = |at: u32| json!({ "code": rxnorm_code((number * 200 + at * 7) % RXNORM_CODES) });
-    let listed: Vec<_> = (0..100).map(concept).collect();
+    let concepts: Vec<_> = (0..100).map(concept).collect();
     json!({ "resourceType": "ValueSet", "id": format!("tx20-{number}"), "url": value_set_url(number),
-        "version": "1", "status": "active", "compose": { "include": [{ "system": RXNORM, "concept": listed }] } })
+        "version": "1", "status": "active", "compose": { "include": [{ "system": RXNORM, "concept": concepts }] } })
 }
 
 fn concept_map() -> Value {

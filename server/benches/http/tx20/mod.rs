@@ -31,7 +31,7 @@ const DURATION: Duration = Duration::from_millis(1_500);
 pub(crate) fn run(args: &[String]) {
     let concepts =
         args.iter().find_map(|arg| arg.strip_prefix("--concepts=")?.parse().ok()).unwrap_or(350_000);
-    let wanted = args.iter().find_map(|arg| arg.strip_prefix("--only="));
+    let filter = args.iter().find_map(|arg| arg.strip_prefix("--only="));
     let data = tempfile::tempdir().expect("a temporary folder can be created");
     let hierarchy = Polyhierarchy::new(1, concepts);
     data::import(&hierarchy, data.path());
@@ -59,11 +59,11 @@ pub(crate) fn run(args: &[String]) {
     println!();
     for workload in workloads() {
         let name = format!("{:<4} {}", workload.id, workload.name);
-        if wanted.is_some_and(|wanted| !name.contains(wanted)) {
+        if filter.is_some_and(|text| !name.contains(text)) {
             continue;
         }
         let requests = workload.requests(&hierarchy, REQUESTS);
-        if wanted.is_some() {
+        if filter.is_some() {
             let (_, body) = trefoil.connect().call(&requests[0]);
             println!("{}\n{}", requests[0], &body[..body.len().min(2_000)]);
         }

@@ -42,7 +42,7 @@ impl Attachment {
     pub(crate) async fn add_to(
         &self,
         location: &BackupLocation,
-        known: &[AttachedFile],
+        earlier: &[AttachedFile],
     ) -> Result<Option<AttachedFile>, BackupError> {
         let meta = &self.meta;
         let modified = Timestamp::from_millisecond(meta.last_modified.timestamp_millis()).unwrap_or_default();
@@ -51,7 +51,7 @@ impl Attachment {
         };
         let failed = location.failed("read", &self.name);
         // An unchanged file is not read again: exports and releases have gigabytes.
-        let (sha256, bytes) = match known.iter().find(is_same) {
+        let (sha256, bytes) = match earlier.iter().find(is_same) {
             Some(file) => (file.sha256.clone(), file.bytes),
             None => match digest(&self.objects, &meta.location, Coding::None).await {
                 Ok(digest) => digest,
@@ -73,9 +73,9 @@ impl Attachment {
                 Ok(digest) if digest == (file.sha256.clone(), bytes) => location.make_private(&object)?,
                 Ok(_) => {
                     drop(target.objects.delete(&target.path).await);
-                    let changed =
+                    let change_message =
                         format!("the file {} changed while it was read; start the backup again", self.name);
-                    return Err(BackupError::Refused(changed));
+                    return Err(BackupError::Refused(change_message));
                 }
                 Err(object_store::Error::NotFound { .. }) => return Ok(None),
                 Err(error) => return Err(failed(error)),
@@ -109,8 +109,8 @@ impl AttachedFile {
         let key = location.key();
         let object = self.object(key.is_some());
         let coding = key.map_or(Coding::None, |key| Coding::Open(PieceOpener::new(key, &object)));
-        let written = transfer(location.objects(), &location.path(&object), target, coding).await;
-        let (sha256, bytes) = written.map_err(location.failed("restore", &self.name))?;
+        let transfer_result = transfer(location.objects(), &location.path(&object), target, coding).await;
+        let (sha256, bytes) = transfer_result.map_err(location.failed("restore", &self.name))?;
         if (&sha256, bytes) == (&self.sha256, self.bytes) {
             return Ok(());
         }

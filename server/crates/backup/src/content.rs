@@ -69,7 +69,7 @@ impl BackupContent {
         for segment in self.log {
             let bytes = location.get(&segment.object).await?;
             let (sender, until, key) = (sender.clone(), self.until, location.shared_key());
-            let sent = run_blocking(move || {
+            let blocking = run_blocking(move || {
                 let mut parts = PartSender::new(sender);
                 segment.read_rows(&bytes, key.as_deref(), |version: Version| {
                     if until.is_some_and(|until| version.updated > until) {
@@ -90,12 +90,12 @@ impl BackupContent {
                 parts.flush()?;
                 Ok::<_, BackupError>(last)
             });
-            last = sent.await.map_err(|_| BackupError::Interrupted)??;
+            last = blocking.await.map_err(|_| BackupError::Interrupted)??;
         }
         for segment in self.ledger {
             let bytes = location.get(&segment.object).await?;
             let (sender, left_out, key) = (sender.clone(), self.left_out, location.shared_key());
-            let sent = run_blocking(move || {
+            let blocking = run_blocking(move || {
                 let mut parts = PartSender::new(sender);
                 segment.read_rows(&bytes, key.as_deref(), |entry: LedgerEntry| {
                     let mut left_out = left_out.iter().chain(&[RECORDS]);
@@ -104,7 +104,7 @@ impl BackupContent {
                 })?;
                 parts.flush()
             });
-            sent.await.map_err(|_| BackupError::Interrupted)??;
+            blocking.await.map_err(|_| BackupError::Interrupted)??;
         }
         Ok(())
     }

@@ -64,7 +64,7 @@ pub async fn copy_store(
     }
     // Without a drain, a resource may be erased until here, and later ones are erased after the copy.
     drain().await?;
-    let closed = if keeps_source { None } else { Some(source.close().await?) };
+    let source_end = if keeps_source { None } else { Some(source.close().await?) };
     let mut moment = source.moment().await?;
     let reached = moment.at();
     copied.copy_until(reached.seq, progress).await?;
@@ -72,33 +72,33 @@ pub async fn copy_store(
     if copied.erased > 0 {
         target.compact().await?;
     }
-    let mut done = copied.done;
+    let mut total = copied.done;
     loop {
         let page = moment.next_page().await?;
         if page.is_empty() {
             break;
         }
         let records: Vec<_> = page.into_iter().filter(|entry| entry.key != MARKER).collect();
-        done.records += records.len() as u64;
+        total.records += records.len() as u64;
         receiver.add(ReplayPart { records, ..ReplayPart::default() }).await?;
-        progress(done);
+        progress(total);
     }
     let finish = async || {
         Succession::copy(source, target, keeps_source, now).await?;
         finish().await?;
-        let Some(closed) = closed else { return Ok(()) };
+        let Some(end) = source_end else { return Ok(()) };
         // In a database, rounds that were refused have taken numbers, too.
-        if !closed.refuses_writes() && source.moment().await?.at() != reached {
+        if !end.refuses_writes() && source.moment().await?.at() != reached {
             let text =
                 "the source was written to while it was moved; remove the target's store and start again";
             return Err(BackupError::Refused(text.to_owned()));
         }
         // From here on, only one of the two can be used, and for a moment none.
         let mark = Unfinished::Moved { to: to.to_owned() };
-        Ok(closed.complete(MARKER, mark.to_bytes(), now).await?)
+        Ok(end.complete(MARKER, mark.to_bytes(), now).await?)
     };
     receiver.complete(reached, finish).await?;
-    Ok(done)
+    Ok(total)
 }
 
 /// The versions that were copied so far.

@@ -49,17 +49,17 @@ impl BackupLocation {
     /// # Errors
     /// Returns [`BackupError::Refused`] if the folder cannot be used.
     pub fn folder(folder: &FilePath, creates: bool) -> Result<Self, BackupError> {
-        let refused = |error: String| BackupError::Refused(format!("{}: {error}", folder.display()));
+        let refusal = |error: String| BackupError::Refused(format!("{}: {error}", folder.display()));
         match creates {
-            true => make_folder(folder, FOLDER_MODE).map_err(|error| refused(error.to_string()))?,
+            true => make_folder(folder, FOLDER_MODE).map_err(|error| refusal(error.to_string()))?,
             false if !folder.is_dir() => {
-                return Err(refused(
+                return Err(refusal(
                     "this folder does not exist; name the one that contains the backups".to_owned(),
                 ));
             }
             false => {}
         }
-        let objects = LocalFileSystem::new_with_prefix(folder).map_err(|error| refused(error.to_string()))?;
+        let objects = LocalFileSystem::new_with_prefix(folder).map_err(|error| refusal(error.to_string()))?;
         let name = folder.display().to_string();
         let objects = Arc::new(objects.with_fsync(true));
         Ok(Self { objects, prefix: Path::default(), folder: Some(folder.to_owned()), name, key: None })
@@ -111,8 +111,8 @@ impl BackupLocation {
 
     pub(crate) async fn put(&self, object: &str, bytes: Bytes) -> Result<(), BackupError> {
         self.make_folder_of(object)?;
-        let written = self.objects.put(&self.path(object), PutPayload::from(bytes)).await;
-        written.map_err(self.failed("write", object))?;
+        let result = self.objects.put(&self.path(object), PutPayload::from(bytes)).await;
+        result.map_err(self.failed("write", object))?;
         self.make_private(object)
     }
 
@@ -130,8 +130,8 @@ impl BackupLocation {
     pub(crate) fn make_private(&self, object: &str) -> Result<(), BackupError> {
         let Some(root) = &self.folder else { return Ok(()) };
         let file = root.join(object);
-        let changed = fs::set_permissions(&file, Permissions::from_mode(FILE_MODE));
-        changed.map_err(|error| unusable(&file, &error))
+        let permissions = fs::set_permissions(&file, Permissions::from_mode(FILE_MODE));
+        permissions.map_err(|error| unusable(&file, &error))
     }
 
     pub(crate) async fn get(&self, object: &str) -> Result<Bytes, BackupError> {
@@ -155,9 +155,9 @@ impl BackupLocation {
     /// for a manifest that is not in the format of this program.
     pub async fn backups(&self) -> Result<Vec<Manifest>, BackupError> {
         let prefix = (!self.prefix.as_ref().is_empty()).then_some(&self.prefix);
-        let listed = self.objects.list_with_delimiter(prefix).await.map_err(self.failed("list", ""))?;
+        let list = self.objects.list_with_delimiter(prefix).await.map_err(self.failed("list", ""))?;
         let mut backups = Vec::new();
-        for folder in listed.common_prefixes {
+        for folder in list.common_prefixes {
             let Some(id) = folder.filename().filter(|id| Manifest::is_id(id)) else { continue };
             let object = Manifest::object(id);
             let bytes = match self.objects.get(&self.path(&object)).await {

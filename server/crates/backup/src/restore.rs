@@ -56,13 +56,13 @@ impl RestorePlan {
         backups: &[Manifest],
         selection: &RestoreSelection,
     ) -> Result<Self, BackupError> {
-        let refused = |text: String| Err(BackupError::Refused(text));
+        let refusal = |text: String| Err(BackupError::Refused(text));
         let name = location.name();
         let is_of_store =
             |backup: &&Manifest| selection.store.as_ref().is_none_or(|store| backup.store_id == *store);
         let candidates: Vec<&Manifest> = backups.iter().filter(is_of_store).collect();
         let Some(last) = candidates.last() else {
-            return refused(match &selection.store {
+            return refusal(match &selection.store {
                 None => format!("{name} contains no backup"),
                 Some(store) => format!("{name} contains no backup of the store {store}"),
             });
@@ -71,13 +71,13 @@ impl RestorePlan {
             (Some(id), _) => match candidates.iter().find(|backup| backup.id == *id) {
                 Some(backup) => *backup,
                 None => {
-                    return refused(format!("{name} contains no backup {id}; the last one is {}", last.id));
+                    return refusal(format!("{name} contains no backup {id}; the last one is {}", last.id));
                 }
             },
             (None, Some(at)) => backup_before(name, &candidates, at)?,
             (None, None) => match &heads(&candidates)[..] {
                 [head] => *head,
-                heads => return refused(several_stores(name, heads)),
+                heads => return refusal(several_stores(name, heads)),
             },
         };
         let mut chain = chain(backups, backup)?;
@@ -87,7 +87,7 @@ impl RestorePlan {
                 backups.iter().find(|other| other.follows.as_ref() == Some(&backup.id) && other.time >= at);
             let Some(follower) = follower else {
                 let time = backup.time;
-                return refused(format!(
+                return refusal(format!(
                     "no backup follows that of {time}, so that nothing is known of {at}; restore it without --at"
                 ));
             };
@@ -134,8 +134,8 @@ fn backup_before<'a>(
         backup.time == at
             || backups.iter().any(|other| other.follows.as_ref() == Some(&backup.id) && other.time >= at)
     };
-    let known: Vec<&Manifest> = before.iter().filter(is_known).copied().collect();
-    match (&known[..], &before[..]) {
+    let others: Vec<&Manifest> = before.iter().filter(is_known).copied().collect();
+    match (&others[..], &before[..]) {
         ([backup], _) | ([], [backup]) => Ok(backup),
         ([], []) => Err(BackupError::Refused(format!("{name} contains no backup from before {at}"))),
         ([], several) | (several, _) => Err(BackupError::Refused(several_stores(name, several))),

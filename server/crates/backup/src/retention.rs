@@ -42,8 +42,8 @@ pub async fn remove_old(
             }
         }
     }
-    let kept = backups.iter().filter(|backup| !removed.contains(&backup.id));
-    let named: HashSet<_> = kept
+    let remaining = backups.iter().filter(|backup| !removed.contains(&backup.id));
+    let names: HashSet<_> = remaining
         .flat_map(|backup| backup.files.iter().map(|file| file.object(backup.key_id.is_some())))
         .map(|object| location.path(&object))
         .collect();
@@ -52,7 +52,7 @@ pub async fn remove_old(
         location.objects().list(Some(&location.path("files"))).try_collect().await.map_err(&failed)?;
     let youngest = (now - UNNAMED_AGE).as_second();
     for file in files {
-        if !named.contains(&file.location) && file.last_modified.timestamp() < youngest {
+        if !names.contains(&file.location) && file.last_modified.timestamp() < youngest {
             location.objects().delete(&file.location).await.map_err(&failed)?;
         }
     }

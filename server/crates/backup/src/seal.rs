@@ -195,9 +195,9 @@ mod tests {
             assert_eq!(key.open("a/b", &sealed).unwrap(), plain);
             assert!(key.open("a/c", &sealed).is_none(), "another object");
             assert!(self::key(2).open("a/b", &sealed).is_none(), "another key");
-            let mut changed = sealed.clone();
-            changed[sealed.len() / 2] ^= 1;
-            assert!(key.open("a/b", &changed).is_none());
+            let mut damaged = sealed.clone();
+            damaged[sealed.len() / 2] ^= 1;
+            assert!(key.open("a/b", &damaged).is_none());
             // Pieces that are missing at the end, or are swapped.
             if length > PIECE {
                 assert!(key.open("a/b", &sealed[..PIECE + OVERHEAD]).is_none());

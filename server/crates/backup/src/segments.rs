@@ -91,11 +91,11 @@ impl Segment {
         if hex(&Sha256::digest(bytes)) != self.sha256 {
             return Err(damaged("its SHA-256 differs from that of the manifest".to_owned()));
         }
-        let opened = match key {
+        let plain = match key {
             Some(key) => key.open(&self.object, bytes),
             None => Some(bytes.clone()),
         };
-        let bytes = opened.ok_or_else(|| damaged("it is not as it was encrypted".to_owned()))?;
+        let bytes = plain.ok_or_else(|| damaged("it is not as it was encrypted".to_owned()))?;
         let mut decoder = GzDecoder::new(LimitedText::default());
         let text = decoder.write_all(&bytes).and_then(|()| decoder.finish());
         let text = text.map_err(|error| damaged(error.to_string()))?;

@@ -24,19 +24,19 @@ pub async fn verify(
     let RestorePlan { backup, content, .. } =
         RestorePlan::new(location, &location.backups().await?, selection)?;
     let read = async {
-        let mut done = Progress::default();
+        let mut progress_total = Progress::default();
         let mut parts = content.read(location.clone());
         while let Some(part) = parts.next().await? {
-            done.versions += part.versions.len() as u64;
-            done.records += part.records.len() as u64;
-            progress(done);
+            progress_total.versions += part.versions.len() as u64;
+            progress_total.records += part.records.len() as u64;
+            progress(progress_total);
         }
         for file in &backup.files {
             file.check(location).await?;
-            done.files += 1;
-            progress(done);
+            progress_total.files += 1;
+            progress(progress_total);
         }
-        Ok(done)
+        Ok(progress_total)
     };
     let content = read.await;
     Ok(VerifiedBackup { backup, content })

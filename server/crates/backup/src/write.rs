@@ -60,7 +60,7 @@ pub async fn back_up(
         let text = format!("{} has a backup of the same millisecond; try again", location.name());
         return Err(BackupError::Refused(text));
     }
-    let mut done = Progress::default();
+    let mut total = Progress::default();
 
     // The moment ends with the ledger, so that the engine can forget what was replaced. The log does not
     // change any more.
@@ -70,9 +70,9 @@ pub async fn back_up(
         if page.is_empty() {
             break;
         }
-        done.records += page.len() as u64;
+        total.records += page.len() as u64;
         ledger.append(page).await?;
-        progress(done);
+        progress(total);
     }
     drop(moment);
     manifest.ledger = ledger.finish().await?;
@@ -80,21 +80,21 @@ pub async fn back_up(
     let mut log = SegmentWriter::new(location, format!("{}/log", manifest.id));
     let mut page: Vec<Version> = store.read_log(Seq(manifest.after), at.seq, PAGE).await?;
     while let Some(end) = page.last().map(|last| last.seq) {
-        done.versions += page.len() as u64;
+        total.versions += page.len() as u64;
         // The next page is read while this one is compressed.
         let (next, appended) = tokio::join!(store.read_log(end, at.seq, PAGE), log.append(page));
         appended?;
         page = next?;
-        progress(done);
+        progress(total);
     }
     manifest.log = log.finish().await?;
 
-    let known = last.map_or(&[][..], |last| &last.files);
+    let earlier = last.map_or(&[][..], |last| &last.files);
     for attachment in attachments().await? {
-        if let Some(file) = attachment.add_to(location, known).await? {
+        if let Some(file) = attachment.add_to(location, earlier).await? {
             manifest.files.push(file);
-            done.files += 1;
-            progress(done);
+            total.files += 1;
+            progress(total);
         }
     }
     let text = manifest.clone().text(location.key());

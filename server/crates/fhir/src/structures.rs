@@ -124,8 +124,8 @@ impl Structure {
 }
 
 impl Element {
-    fn parse(written: &'static str) -> Self {
-        let (marked, types) = written.split_once(':').unwrap_or((written, ""));
+    fn parse(text: &'static str) -> Self {
+        let (marked, types) = text.split_once(':').unwrap_or((text, ""));
         let name = marked.trim_end_matches(['!', '*', '+']);
         let has_mark = |mark| marked[name.len()..].contains(mark);
         let choice = name.strip_suffix("[x]");

@@ -31,7 +31,7 @@ impl Params {
     /// Parses text in the format `application/x-www-form-urlencoded`.
     pub fn parse(encoded: &[u8]) -> Self {
         let mut params = Self::default();
-        let mut seen = HashSet::new();
+        let mut names = HashSet::new();
         for (index, part) in encoded.split(|b| *b == b'&').filter(|part| !part.is_empty()).enumerate() {
             if index == MAX_PARAMETERS {
                 params.defects.push(ParamsDefect::TooMany);
@@ -45,7 +45,7 @@ impl Params {
                 params.defects.push(ParamsDefect::NotUtf8(name.into_owned()));
                 continue;
             }
-            if !seen.insert(name.clone()) {
+            if !names.insert(name.clone()) {
                 params.defects.push(ParamsDefect::Repeated(name.clone().into_owned()));
             }
             params.pairs.push((name.into_owned(), value.into_owned()));
@@ -80,8 +80,8 @@ impl Params {
 
     /// Encodes all parameters except those with these names.
     pub fn without(&self, names: &[&str]) -> String {
-        let kept = self.pairs.iter().filter(|(name, _)| !names.contains(&name.as_str()));
-        form_urlencoded::Serializer::new(String::new()).extend_pairs(kept).finish()
+        let others = self.pairs.iter().filter(|(name, _)| !names.contains(&name.as_str()));
+        form_urlencoded::Serializer::new(String::new()).extend_pairs(others).finish()
     }
 }
 

@@ -37,11 +37,11 @@ async fn redeem_again(world: &World) {
 /// Reads all versions of the written resources, and their newest version at all nodes.
 async fn read_versions(world: &World, token: &str) {
     let ids: BTreeSet<String> = world.record(|history| {
-        let written = history.events.iter().filter_map(|event| match &event.action {
+        let ids = history.events.iter().filter_map(|event| match &event.action {
             Action::Write(id) => Some(id.clone()),
             _ => None,
         });
-        written.collect()
+        ids.collect()
     });
     for id in ids {
         let mut newest = 0;

@@ -88,9 +88,9 @@ impl Exports {
     /// Runs exports one after another, until the run is over.
     pub async fn run(&self, world: &World) {
         loop {
-            let begun = lock(&self.begun).pop();
-            let export = match begun {
-                Some(begun) => Some(begun),
+            let running = lock(&self.begun).pop();
+            let export = match running {
+                Some(export) => Some(export),
                 None if world.is_over() => break,
                 None => self.kick_off(world, world.any_node()).await,
             };
@@ -105,9 +105,9 @@ impl Exports {
     /// `None` if a rule was broken.
     async fn follow(&self, world: &World, export: BegunExport) -> Option<()> {
         let BegunExport { status, token } = export;
-        let begun = world.now();
+        let start = world.now();
         let manifest = loop {
-            if world.now() - begun > LIMIT {
+            if world.now() - start > LIMIT {
                 world.violation(format!("export {status} has not ended after {LIMIT:?}"));
                 return None;
             }
@@ -147,24 +147,24 @@ impl Exports {
             return Ok(());
         };
         let seq = self.store.seq_at(time).await?;
-        let mut stored = Vec::new();
+        let mut bodies = Vec::new();
         for kind in self.types {
             let limit = PageLimit { count: 1_000_000, bytes: usize::MAX };
             let page = self.store.scan_kind(kind, ScanOptions { limit, ..ScanOptions::at(seq) }).await?;
-            stored.extend(page.versions.into_iter().filter_map(|version| version.body));
+            bodies.extend(page.versions.into_iter().filter_map(|version| version.body));
         }
         let lines = files.values().flat_map(|file| file.split(|byte| *byte == b'\n'));
         let mut exported: Vec<&[u8]> = lines.filter(|line| !line.is_empty()).collect();
-        let mut stored: Vec<&[u8]> = stored.iter().map(|body| &body[..]).collect();
+        let mut bodies: Vec<&[u8]> = bodies.iter().map(|body| &body[..]).collect();
         exported.sort_unstable();
-        stored.sort_unstable();
-        if exported != stored {
-            let other = std::iter::zip(&exported, &stored).find(|(one, other)| one != other);
+        bodies.sort_unstable();
+        if exported != bodies {
+            let other = std::iter::zip(&exported, &bodies).find(|(one, other)| one != other);
             let other = other.map(|(one, other)| [one, other].map(|line| String::from_utf8_lossy(line)));
             world.violation(format!(
                 "export {status} of {time} has {} lines, and the store had {}; the first that differ: {other:?}",
                 exported.len(),
-                stored.len()
+                bodies.len()
             ));
         }
         Ok(())
@@ -216,13 +216,13 @@ async fn download(world: &World, node: usize, manifest: &Value, token: &str) -> 
             world.violation(format!("the address of an exported file is not one of the server: {file}"));
             return None;
         };
-        let begun = world.now();
+        let start = world.now();
         let mut answer = get(world, node, "download", path, token).await;
         for turn in 1.. {
             if answer.is(200) {
                 break;
             }
-            if !answer.is_failure() || world.now() - begun > LIMIT {
+            if !answer.is_failure() || world.now() - start > LIMIT {
                 world.violation(format!("{path} could not be downloaded: {:?}", answer.status));
                 return None;
             }

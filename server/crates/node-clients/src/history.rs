@@ -205,11 +205,11 @@ impl History {
             }
         }
         for (key, uses) in uses {
-            let accepted = uses.iter().filter(|event| event.is_accepted()).count();
-            if accepted > 1 {
-                self.violations.push(format!("{key} was accepted {accepted} times: {uses:?}"));
+            let count = uses.iter().filter(|event| event.is_accepted()).count();
+            if count > 1 {
+                self.violations.push(format!("{key} was accepted {count} times: {uses:?}"));
             }
-            if accepted == 0 && !uses.iter().any(|event| event.is_unknown()) {
+            if count == 0 && !uses.iter().any(|event| event.is_unknown()) {
                 self.violations.push(format!("{key} was rejected by all nodes: {uses:?}"));
             }
         }
@@ -251,23 +251,23 @@ impl History {
             }
         }
         for (key, mut events) in by_key {
-            let stored = self.versions.get(key).map_or(&[][..], Vec::as_slice);
-            let mut contents: Vec<_> = stored.iter().map(|(_, content)| content).collect();
+            let versions = self.versions.get(key).map_or(&[][..], Vec::as_slice);
+            let mut contents: Vec<_> = versions.iter().map(|(_, content)| content).collect();
             contents.sort();
             if let Some(pair) = contents.windows(2).find(|pair| pair[0] == pair[1]) {
-                self.violations.push(format!("{key}: {} was written twice: {stored:?}", pair[0]));
+                self.violations.push(format!("{key}: {} was written twice: {versions:?}", pair[0]));
             }
             for event in &events {
                 let version = event.version.as_ref().filter(|(number, _)| *number > 0);
-                if let Some(version) = version.filter(|version| !stored.contains(version)) {
-                    self.violations.push(format!("{key}: {version:?} is lost: {event:?} {stored:?}"));
+                if let Some(version) = version.filter(|version| !versions.contains(version)) {
+                    self.violations.push(format!("{key}: {version:?} is lost: {event:?} {versions:?}"));
                 }
             }
             // Acknowledged writes of the same version: one of them is lost.
-            let mut written: Vec<_> =
+            let mut writes: Vec<_> =
                 events.iter().filter(|event| matches!(event.action, Action::Write(_))).collect();
-            written.sort_by_key(|event| &event.version);
-            for pair in written
+            writes.sort_by_key(|event| &event.version);
+            for pair in writes
                 .windows(2)
                 .filter(|pair| pair[0].version.as_ref().map(|v| v.0) == pair[1].version.as_ref().map(|v| v.0))
             {
@@ -340,11 +340,12 @@ mod tests {
     #[test]
     fn a_fault_excuses_the_requests_that_it_affects() {
         let second = Duration::from_secs;
-        let failed = |affected: Affected, node: Option<usize>, asks_provider: bool, begun: u64| {
+        let failed = |affected: Affected, node: Option<usize>, asks_provider: bool, start_s: u64| {
             let fault = FaultSpan { name: String::new(), affected, begun: second(10), ended: second(20) };
             let action = Action::Other("page");
-            let (begun, ended) = (second(begun), second(begun + 1));
-            let event = Event { node, action, asks_provider, begun, ended, status: Some(503), version: None };
+            let (start, ended) = (second(start_s), second(start_s + 1));
+            let event =
+                Event { node, action, asks_provider, begun: start, ended, status: Some(503), version: None };
             let mut history = History { events: vec![event], faults: vec![fault], ..History::default() };
             history.apply_rules();
             !history.violations.is_empty()

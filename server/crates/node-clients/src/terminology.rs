@@ -69,9 +69,9 @@ pub async fn add_codes(world: &World) {
             codes.pop();
             continue;
         }
-        let written = world.now();
+        let write_time = world.now();
         tokio::time::sleep(BOUND).await;
-        join_all((0..NODES).map(|node| ask(world, node, &token, &code, written))).await;
+        join_all((0..NODES).map(|node| ask(world, node, &token, &code, write_time))).await;
     }
 }
 
@@ -89,12 +89,12 @@ async fn write(world: &World, token: &str, codes: &[String]) -> bool {
 }
 
 /// Asks a node for a code, and records whether it is unknown.
-async fn ask(world: &World, node: usize, token: &str, code: &str, written: Duration) {
-    let asked = world.now();
+async fn ask(world: &World, node: usize, token: &str, code: &str, write_time: Duration) {
+    let question_time = world.now();
     let request = ClientRequest::get(&path_of(code)).bearer(token);
     let answer = world.ask(node, Action::Other("question for a code"), &[200], request).await;
     if !answer.is_failure() && !has_value(&answer.body, "result", "valueBoolean", &json!(true)) {
-        let unknown = UnknownCode { node, code: code.to_owned(), written, asked };
+        let unknown = UnknownCode { node, code: code.to_owned(), written: write_time, asked: question_time };
         world.record(|history| history.unknown_codes.push(unknown));
     }
 }
@@ -104,7 +104,7 @@ async fn ask(world: &World, node: usize, token: &str, code: &str, written: Durat
 /// # Errors
 /// A description of the last answer if a node does not serve within the limit.
 pub async fn await_service(world: &World, limit: Duration) -> Result<[Duration; NODES], String> {
-    let begun = world.now();
+    let start = world.now();
     let mut times = [Duration::ZERO; NODES];
     for (node, time) in times.iter_mut().enumerate() {
         loop {
@@ -116,7 +116,7 @@ pub async fn await_service(world: &World, limit: Duration) -> Result<[Duration; 
                 answer = world.ask(node, Action::Other("return"), &[200], request).await;
                 is_serving = has_value(&answer.body, "result", "valueBoolean", &json!(true));
             }
-            *time = world.now() - begun;
+            *time = world.now() - start;
             if *time > limit {
                 let (status, body) = (answer.status, answer.body);
                 return Err(format!("node {node} does not serve after {limit:?}: {status:?} {body}"));

@@ -123,7 +123,7 @@ pub fn explore(
     let workers = thread::available_parallelism().map_or(2, usize::from);
     let (sender, queue) = mpsc::sync_channel::<Work>(WAITING);
     let (queue, failures, ended) = (Mutex::new(queue), Mutex::new(Vec::new()), AtomicBool::new(false));
-    let mut seen = HashSet::new();
+    let mut hashes = HashSet::new();
     thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
@@ -154,7 +154,7 @@ pub fn explore(
             }
             let image = states::image(&model, state.choice);
             // Many states have the same files; what was acknowledged before them can differ.
-            if seen.insert((image.digest(), before)) {
+            if hashes.insert((image.digest(), before)) {
                 let work = Work { index, state, image, marks: before };
                 sender.send(work).expect("the threads run until the sender is dropped");
             }
@@ -165,7 +165,7 @@ pub fn explore(
     failures.sort_by_key(|failure| failure.index);
     StateReport {
         states: plan.len(),
-        distinct: seen.len(),
+        distinct: hashes.len(),
         operations: recording.operations.len(),
         syncs: recording.syncs().values().sum(),
         failures,
@@ -229,9 +229,9 @@ fn check_state(
         work.image.write_to(&copy).map_err(|error| format!("the state cannot be copied: {error}"))?;
         println!("state {} is in {}", work.index, copy.display());
     }
-    let checked = catch_unwind(AssertUnwindSafe(|| check(&root, &marks[..work.marks])));
+    let result = catch_unwind(AssertUnwindSafe(|| check(&root, &marks[..work.marks])));
     fs::remove_dir_all(&root).map_err(|error| format!("the state cannot be removed: {error}"))?;
-    checked.unwrap_or_else(|panic| {
+    result.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
         Err(format!("panic: {}", text.unwrap_or_default()))

@@ -92,8 +92,8 @@ impl<'a> DurabilityModel<'a> {
                     let (made, left) =
                         self.pending.iter().partition(|&&pending| durable_at[pending] <= number);
                     self.pending = left;
-                    let made: Vec<usize> = made;
-                    made.iter().for_each(|made| apply_fully(&mut self.durable, &operations[*made]));
+                    let past: Vec<usize> = made;
+                    past.iter().for_each(|index| apply_fully(&mut self.durable, &operations[*index]));
                 }
                 Operation::Mark(_) => {}
                 _ => self.pending.push(number),

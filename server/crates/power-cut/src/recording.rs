@@ -441,11 +441,11 @@ impl Recorder {
 
     fn write(&mut self, file: &OpenInode, index: u64, call: &SystemCall) -> Result<(), String> {
         let mut data = call.bytes(1);
-        let written = usize::try_from(call.result).map_err(|_| "a write of a negative length")?;
-        if data.len() < written {
-            return Err(format!("strace shows {} of {written} bytes of a write", data.len()));
+        let length = usize::try_from(call.result).map_err(|_| "a write of a negative length")?;
+        if data.len() < length {
+            return Err(format!("strace shows {} of {length} bytes of a write", data.len()));
         }
-        data.truncate(written);
+        data.truncate(length);
         if file.inode == MARKS_INODE {
             self.operations.push(Operation::Mark(String::from_utf8_lossy(&data).into_owned()));
         } else {

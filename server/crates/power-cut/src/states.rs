@@ -257,16 +257,16 @@ fn losses(model: &DurabilityModel<'_>, choice: LossChoice) -> Vec<(usize, Operat
     let operations = &model.recording.operations;
     let mut rng = Rng::with_seed(if let LossChoice::Random(seed) = choice { seed } else { 0 });
     let often = [0.1, 0.5, 0.9][rng.usize(..3)];
-    let kept = |yes: bool| if yes { OperationLoss::Kept } else { OperationLoss::Lost };
-    let mut found: Vec<_> = model
+    let loss_of = |yes: bool| if yes { OperationLoss::Kept } else { OperationLoss::Lost };
+    let mut states: Vec<_> = model
         .pending()
         .iter()
         .map(|&number| {
             let loss = match choice {
                 LossChoice::AllLost => OperationLoss::Lost,
                 LossChoice::AllKept => OperationLoss::Kept,
-                LossChoice::Without(one) => kept(number != one),
-                LossChoice::Only(one) => kept(number == one),
+                LossChoice::Without(one) => loss_of(number != one),
+                LossChoice::Only(one) => loss_of(number == one),
                 LossChoice::Torn(one, part) if one == number => OperationLoss::Torn(part),
                 LossChoice::Torn(..) => OperationLoss::Kept,
                 LossChoice::Random(_) if rng.f64() < often => OperationLoss::Kept,
@@ -283,23 +283,23 @@ fn losses(model: &DurabilityModel<'_>, choice: LossChoice) -> Vec<(usize, Operat
         })
         .collect();
     if model.rule == NameRule::Ordered {
-        order_names(operations, choice, &mut found);
+        order_names(operations, choice, &mut states);
     }
-    found
+    states
 }
 
 /// Makes the choice for names one that their order permits: all names before one of them are kept, and all
 /// others lost.
 fn order_names(operations: &[Operation], choice: LossChoice, losses: &mut [(usize, OperationLoss)]) {
     let names = || losses.iter().filter(|(number, _)| operations[*number].is_name());
-    let kept = |(_, loss): &&(usize, OperationLoss)| *loss == OperationLoss::Kept;
+    let survives = |(_, loss): &&(usize, OperationLoss)| *loss == OperationLoss::Kept;
     let end = match choice {
-        LossChoice::Only(_) => names().rfind(kept).map_or(0, |(number, _)| number + 1),
+        LossChoice::Only(_) => names().rfind(survives).map_or(0, |(number, _)| number + 1),
         LossChoice::Random(_) => {
-            let count = names().filter(kept).count();
+            let count = names().filter(survives).count();
             names().nth(count).map_or(usize::MAX, |(number, _)| *number)
         }
-        _ => names().find(|one| !kept(one)).map_or(usize::MAX, |(number, _)| *number),
+        _ => names().find(|one| !survives(one)).map_or(usize::MAX, |(number, _)| *number),
     };
     for (number, loss) in losses.iter_mut().filter(|(number, _)| operations[*number].is_name()) {
         *loss = if *number < end { OperationLoss::Kept } else { OperationLoss::Lost };
@@ -314,20 +314,20 @@ mod tests {
     /// A recording of a file `a` that is created and written three times in one sector, synced, and replaced
     /// by a new file `b`.
     fn recording() -> Recording {
-        let named =
+        let name_change =
             |name: &str, inode| Operation::Names { folder: ROOT, changes: vec![(name.to_owned(), inode)] };
         let write = |file, at, data: &[u8]| Operation::Write { file, at, data: data.to_vec() };
         let sync = |inode, covers| Operation::Sync { inode, covers, path: String::new() };
         let operations = vec![
-            named("a", Some(1)),
+            name_change("a", Some(1)),
             write(1, 0, b"one"),
             write(1, 3, b"two"),
             write(1, 510, b"three"),
             sync(1, 4),
-            named("b", Some(2)),
+            name_change("b", Some(2)),
             write(2, 0, b"b"),
             sync(2, 7),
-            named("a", None),
+            name_change("a", None),
             sync(ROOT, 9),
         ];
         Recording { operations, folders: vec![true, false, false], prelude: 0, trace: String::new() }

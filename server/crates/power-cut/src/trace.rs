@@ -71,10 +71,10 @@ pub(crate) fn parse(
         if rest.starts_with("+++") || rest.starts_with("---") {
             continue;
         }
-        if let Some(begun) = rest.strip_suffix(" <unfinished ...>") {
-            let (name, arguments) = begun.split_once('(').ok_or_else(bad)?;
+        if let Some(beginning) = rest.strip_suffix(" <unfinished ...>") {
+            let (name, arguments) = beginning.split_once('(').ok_or_else(bad)?;
             call(start(thread, name, arguments))?;
-            unfinished.push((thread, begun));
+            unfinished.push((thread, beginning));
             continue;
         }
         let (name, arguments, result) = if let Some(resumed) = rest.strip_prefix("<... ") {

@@ -52,8 +52,8 @@ fn main() {
                     .expect("the search is valid")
             });
             let view = resources.restricted_to(Restriction::None);
-            let found = runtime.block_on(view.search("Patient", filter.as_ref(), None, PAGE));
-            found.expect("the store can be read");
+            let page = runtime.block_on(view.search("Patient", filter.as_ref(), None, PAGE));
+            page.expect("the store can be read");
             times.push(started.elapsed().as_secs_f64() * 1e3);
         }
         times.sort_by(f64::total_cmp);

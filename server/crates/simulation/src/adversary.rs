@@ -81,7 +81,7 @@ impl Adversary {
                 index += length + Duration::from_millis(random.u64(500..6_000));
             }
         }
-        plan.sort_by_key(|planned| planned.begin);
+        plan.sort_by_key(|fault| fault.begin);
         Self { plan }
     }
 
@@ -94,36 +94,36 @@ impl Adversary {
         links: &[NodeLinks],
     ) -> bool {
         let now = sim.elapsed();
-        for planned in &mut self.plan {
-            if planned.state == Stage::Planned && planned.begin <= now {
-                planned.state = Stage::Active;
-                planned.begin = now;
-                nodes.log_at(now, &format!("fault begins at node-{}: {:?}", planned.node, planned.fault));
-                begin(planned, sim, &links[planned.node]);
-            } else if planned.state == Stage::Active && planned.end <= now {
-                planned.state = Stage::Over;
-                nodes.log_at(now, &format!("fault ends at node-{}: {:?}", planned.node, planned.fault));
-                end(planned, sim, &links[planned.node]);
-                let affected = match planned.fault {
+        for event in &mut self.plan {
+            if event.state == Stage::Planned && event.begin <= now {
+                event.state = Stage::Active;
+                event.begin = now;
+                nodes.log_at(now, &format!("fault begins at node-{}: {:?}", event.node, event.fault));
+                begin(event, sim, &links[event.node]);
+            } else if event.state == Stage::Active && event.end <= now {
+                event.state = Stage::Over;
+                nodes.log_at(now, &format!("fault ends at node-{}: {:?}", event.node, event.fault));
+                end(event, sim, &links[event.node]);
+                let affected = match event.fault {
                     Fault::ProviderDown => Affected::Provider,
-                    _ => Affected::Node(planned.node),
+                    _ => Affected::Node(event.node),
                 };
                 let fault = FaultSpan {
-                    name: format!("node-{}: {:?}", planned.node, planned.fault),
+                    name: format!("node-{}: {:?}", event.node, event.fault),
                     affected,
-                    begun: planned.begin,
+                    begun: event.begin,
                     ended: now,
                 };
                 world.record(|history| history.faults.push(fault));
             }
         }
-        self.plan.iter().all(|planned| planned.state == Stage::Over)
+        self.plan.iter().all(|fault| fault.state == Stage::Over)
     }
 }
 
-fn begin(planned: &PlannedFault, sim: &mut Sim<'_>, links: &NodeLinks) {
-    let host = host_of(planned.node);
-    match planned.fault {
+fn begin(fault: &PlannedFault, sim: &mut Sim<'_>, links: &NodeLinks) {
+    let host = host_of(fault.node);
+    match fault.fault {
         Fault::Crash => sim.crash(host.as_str()),
         Fault::StoreRefused => links.store.set(LinkState::Refused),
         Fault::StoreStalled => links.store.set(LinkState::Stalled),
@@ -138,9 +138,9 @@ fn begin(planned: &PlannedFault, sim: &mut Sim<'_>, links: &NodeLinks) {
     }
 }
 
-fn end(planned: &PlannedFault, sim: &mut Sim<'_>, links: &NodeLinks) {
-    let host = host_of(planned.node);
-    match planned.fault {
+fn end(fault: &PlannedFault, sim: &mut Sim<'_>, links: &NodeLinks) {
+    let host = host_of(fault.node);
+    match fault.fault {
         Fault::Crash => sim.bounce(host.as_str()),
         Fault::StoreRefused | Fault::StoreStalled => links.store.set(LinkState::Open),
         Fault::BucketRefused | Fault::BucketStalled => links.bucket.set(LinkState::Open),

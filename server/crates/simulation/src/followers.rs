@@ -10,20 +10,20 @@ use store::{Seq, Store, Versions as _};
 pub type SeenChanges = Arc<Mutex<Vec<Seq>>>;
 
 /// Follows the changes through a handle with faults, until the run is over.
-pub async fn follow(world: &World, store: &Store, seen: &SeenChanges) {
+pub async fn follow(world: &World, store: &Store, changes: &SeenChanges) {
     let mut after = Seq::ZERO;
     while !world.is_over() {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        after = read(store, after, seen).await;
+        after = read(store, after, changes).await;
     }
 }
 
 /// Reads the changes until now. Returns the number of the last one.
-pub async fn read(store: &Store, mut after: Seq, seen: &SeenChanges) -> Seq {
+pub async fn read(store: &Store, mut after: Seq, record: &SeenChanges) -> Seq {
     while let Ok(changes) = store.changes(after, 7).await {
         let Some(last) = changes.last() else { break };
         after = last.seq;
-        seen.lock().unwrap_or_else(PoisonError::into_inner).extend(changes.iter().map(|change| change.seq));
+        record.lock().unwrap_or_else(PoisonError::into_inner).extend(changes.iter().map(|change| change.seq));
     }
     after
 }

@@ -162,7 +162,7 @@ fn simulate(seed: u64, folder: &Path) -> Result<RunReport> {
             async move { provider::serve(provider, world).await.map_err(Into::into) }.boxed_local()
         });
     }
-    let seen: Vec<SeenChanges> = (0..2).map(|_| SeenChanges::default()).collect();
+    let records: Vec<SeenChanges> = (0..2).map(|_| SeenChanges::default()).collect();
     let people_ended = Arc::<AtomicBool>::default();
     let (people, ended) = (Arc::clone(&world), Arc::clone(&people_ended));
     sim.client(CLIENTS[0], async move {
@@ -182,7 +182,7 @@ fn simulate(seed: u64, folder: &Path) -> Result<RunReport> {
         Ok(())
     });
     let (programs, opened, mut draws) = (Arc::clone(&world), Arc::clone(&nodes), random.fork());
-    let (changes, figures) = (seen.clone(), Arc::<Mutex<ExportFigures>>::default());
+    let (changes, figures) = (records.clone(), Arc::<Mutex<ExportFigures>>::default());
     let export_figures = Arc::clone(&figures);
     // Each follower has the faults of a node.
     let followed = [0, 1].map(|node| Arc::clone(&links[node].store));
@@ -254,7 +254,12 @@ fn simulate(seed: u64, folder: &Path) -> Result<RunReport> {
 }
 
 /// Reads all changes after the run, and compares them with those that the followers have seen.
-async fn check_followers(world: &World, store: &store::Store, follower: &store::Store, seen: &[SeenChanges]) {
+async fn check_followers(
+    world: &World,
+    store: &store::Store,
+    follower: &store::Store,
+    records: &[SeenChanges],
+) {
     let mut all = Vec::new();
     while let Ok(changes) = store.changes(all.last().copied().unwrap_or(Seq::ZERO), 1_000).await {
         if changes.is_empty() {
@@ -262,7 +267,7 @@ async fn check_followers(world: &World, store: &store::Store, follower: &store::
         }
         all.extend(changes.iter().map(|change| change.seq));
     }
-    for changes in seen {
+    for changes in records {
         let last = changes.lock().unwrap_or_else(PoisonError::into_inner).last().copied();
         followers::read(follower, last.unwrap_or(Seq::ZERO), changes).await;
         let changes = changes.lock().unwrap_or_else(PoisonError::into_inner).clone();

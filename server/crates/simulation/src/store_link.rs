@@ -53,7 +53,7 @@ impl NodeLink {
 
     /// Waits until a message has passed. Returns `false` if it is lost.
     pub async fn cross(&self) -> bool {
-        let begun = Instant::now();
+        let start = Instant::now();
         let micros = {
             let mut state = self.lock();
             // Few steps take long.
@@ -67,7 +67,7 @@ impl NodeLink {
             match state {
                 LinkState::Open => return true,
                 LinkState::Refused => return false,
-                LinkState::Stalled if begun.elapsed() > LIMIT => return false,
+                LinkState::Stalled if start.elapsed() > LIMIT => return false,
                 LinkState::Stalled => sleep(STATE_CHECK).await,
             }
         }

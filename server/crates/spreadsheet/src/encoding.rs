@@ -77,10 +77,10 @@ impl<R: Read> Utf8Reader<R> {
         self.buffer.drain(..self.valid);
         (self.used, self.valid) = (0, 0);
         while self.valid == 0 {
-            let kept = self.buffer.len();
-            self.buffer.resize(kept + BUFFER, 0);
-            let read = self.input.read(&mut self.buffer[kept..]);
-            self.buffer.truncate(kept + *read.as_ref().unwrap_or(&0));
+            let length = self.buffer.len();
+            self.buffer.resize(length + BUFFER, 0);
+            let read = self.input.read(&mut self.buffer[length..]);
+            self.buffer.truncate(length + *read.as_ref().unwrap_or(&0));
             let is_end = read? == 0;
             self.valid = match std::str::from_utf8(&self.buffer) {
                 Ok(text) => text.len(),

@@ -94,11 +94,14 @@ mod tests {
     #[test]
     fn usual_headings_are_found_and_exact_ones_preferred() {
         let all = [Column::CODE, Column::DISPLAY, Column::PARENT];
-        let found = |headings: &[&str]| find_columns(headings, all);
-        assert_eq!(found(&["Schlüsselnummer", " BEZEICHNUNG ", "Oberbegriff"]), [Some(0), Some(1), Some(2)]);
-        assert_eq!(found(&["name", "Display", "code"]), [Some(2), Some(1), None]);
-        assert_eq!(found(&["ATC-Code", "ATC-Bedeutung", "DDD"]), [Some(0), Some(1), None]);
-        assert_eq!(found(&["Concept_Code", "label"]), [Some(0), Some(1), None]);
-        assert_eq!(found(&["key", "value"]), [None, None, None]);
+        let columns = |headings: &[&str]| find_columns(headings, all);
+        assert_eq!(
+            columns(&["Schlüsselnummer", " BEZEICHNUNG ", "Oberbegriff"]),
+            [Some(0), Some(1), Some(2)]
+        );
+        assert_eq!(columns(&["name", "Display", "code"]), [Some(2), Some(1), None]);
+        assert_eq!(columns(&["ATC-Code", "ATC-Bedeutung", "DDD"]), [Some(0), Some(1), None]);
+        assert_eq!(columns(&["Concept_Code", "label"]), [Some(0), Some(1), None]);
+        assert_eq!(columns(&["key", "value"]), [None, None, None]);
     }
 }

@@ -58,7 +58,7 @@ async fn floor(url: &str) -> (f64, f64) {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
     client.batch_execute("CREATE TABLE floor (id bytea PRIMARY KEY, body bytea NOT NULL)").await.unwrap();
-    let begun = Instant::now();
+    let start = Instant::now();
     for round in 0..RESOURCES / COMMIT {
         let mut rows = Vec::new();
         for number in round * COMMIT..(round + 1) * COMMIT {
@@ -71,8 +71,8 @@ async fn floor(url: &str) -> (f64, f64) {
         sink.send(Bytes::from(rows)).await.unwrap();
         sink.finish().await.unwrap();
     }
-    let copied = RESOURCES as f64 / begun.elapsed().as_secs_f64();
-    let begun = Instant::now();
+    let copied = RESOURCES as f64 / start.elapsed().as_secs_f64();
+    let start = Instant::now();
     let mut after: Vec<u8> = Vec::new();
     let mut count = 0;
     loop {
@@ -82,12 +82,12 @@ async fn floor(url: &str) -> (f64, f64) {
         after = last.get(0);
         count += rows.len();
     }
-    (copied, count as f64 / begun.elapsed().as_secs_f64())
+    (copied, count as f64 / start.elapsed().as_secs_f64())
 }
 
 async fn measure(engine: &'static str, store: &Store, floor: (f64, f64)) {
-    let report = |work: &str, count: usize, begun: Instant, floor: Option<f64>| {
-        let rate = count as f64 / begun.elapsed().as_secs_f64();
+    let report = |work: &str, count: usize, start: Instant, floor: Option<f64>| {
+        let rate = count as f64 / start.elapsed().as_secs_f64();
         let ratio = floor.map_or(String::new(), |floor| format!("{:.2}", rate / floor));
         println!("{engine:<10} {work:<44} {rate:>12.0} {ratio:>10}");
     };
@@ -102,7 +102,7 @@ async fn measure(engine: &'static str, store: &Store, floor: (f64, f64)) {
         write.indexed(vec![format!("code{}", number % 50).into_bytes().into()])
     };
     let now = Timestamp::now();
-    let begun = Instant::now();
+    let start = Instant::now();
     let mut importing = JoinSet::new();
     for round in 0..RESOURCES / COMMIT {
         let (store, writes) = (store.clone(), (round * COMMIT..(round + 1) * COMMIT).map(put).collect());
@@ -112,58 +112,58 @@ async fn measure(engine: &'static str, store: &Store, floor: (f64, f64)) {
         }
     }
     importing.join_all().await;
-    report("import, commits of 1,000 resources", RESOURCES, begun, Some(floor.0));
+    report("import, commits of 1,000 resources", RESOURCES, start, Some(floor.0));
     // Statistics of the database are collected within a second.
     tokio::time::sleep(std::time::Duration::from_secs(3)).await;
 
-    let begun = Instant::now();
+    let start = Instant::now();
     let lines = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&lines);
+    let line_count = Arc::clone(&lines);
     let page = move |page: trefoil_store::LinePage| {
-        counted.fetch_add(page.ends.len() as u64, Ordering::Relaxed);
+        line_count.fetch_add(page.ends.len() as u64, Ordering::Relaxed);
         true
     };
     let scan = ScanOptions::at(Seq::LATEST).limit(PageLimit { count: 1_000, bytes: 1 << 20 });
     let all = LineScanRange::Kind { from: None, until: None };
     store.scan_lines("Observation", all, scan, UpdatedRange::default(), |_| true, page).await.unwrap();
     assert_eq!(lines.load(Ordering::Relaxed), RESOURCES as u64);
-    report("export of a type", RESOURCES, begun, Some(floor.1));
+    report("export of a type", RESOURCES, start, Some(floor.1));
 
-    let begun = Instant::now();
+    let start = Instant::now();
     let lines = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&lines);
+    let line_count = Arc::clone(&lines);
     let page = move |page: trefoil_store::LinePage| {
-        counted.fetch_add(page.ends.len() as u64, Ordering::Relaxed);
+        line_count.fetch_add(page.ends.len() as u64, Ordering::Relaxed);
         true
     };
     let patients =
         LineScanRange::Compartments((0..RESOURCES / 100).map(|id| format!("Patient/{id}")).collect());
     store.scan_lines("Observation", patients, scan, UpdatedRange::default(), |_| true, page).await.unwrap();
     assert_eq!(lines.load(Ordering::Relaxed), RESOURCES as u64);
-    report("export of 1,000 compartments", RESOURCES, begun, Some(floor.1));
+    report("export of 1,000 compartments", RESOURCES, start, Some(floor.1));
 
-    let begun = Instant::now();
+    let start = Instant::now();
     each(store, move |store, number| async move {
         let write = put(RESOURCES + number);
         store.commit(vec![write], Timestamp::now()).await.unwrap();
     })
     .await;
-    report("commits of one resource, 32 at a time", SINGLE, begun, None);
+    report("commits of one resource, 32 at a time", SINGLE, start, None);
 
-    let begun = Instant::now();
+    let start = Instant::now();
     each(store, |store, number| async move {
         let write = LedgerWrite::put(format!("code/{number:08}"), "live", Expect::Absent);
         store.write(vec![write], Timestamp::now()).await.unwrap();
     })
     .await;
-    report("ledger writes, 32 at a time", SINGLE, begun, None);
+    report("ledger writes, 32 at a time", SINGLE, start, None);
 
-    let begun = Instant::now();
+    let start = Instant::now();
     each(store, |store, number| async move {
         assert!(store.get(&format!("code/{number:08}"), Timestamp::now()).await.unwrap().is_some());
     })
     .await;
-    report("ledger reads, 32 at a time", SINGLE, begun, None);
+    report("ledger reads, 32 at a time", SINGLE, start, None);
 }
 
 /// Does something for each number up to [`SINGLE`], with [`TASKS`] tasks.

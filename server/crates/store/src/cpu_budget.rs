@@ -50,7 +50,7 @@ impl CpuBudget {
     pub async fn run<T>(self: Arc<Self>, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let budget = Arc::clone(&self);
-        let measured = poll_fn(move |context| {
+        let work_result = poll_fn(move |context| {
             let start = (budget.thread_time)();
             let outer = POLL_START.replace(Some(start));
             let polled = work.as_mut().poll(context);
@@ -58,15 +58,15 @@ impl CpuBudget {
             budget.add((budget.thread_time)().saturating_sub(start));
             polled
         });
-        BUDGET.scope(self, measured).await
+        BUDGET.scope(self, work_result).await
     }
 
     /// Does work of the request on another thread.
     pub(crate) fn measure<T>(&self, work: impl FnOnce() -> T) -> T {
         let start = (self.thread_time)();
-        let done = work();
+        let result = work();
         self.add((self.thread_time)().saturating_sub(start));
-        done
+        result
     }
 
     fn add(&self, spent: Duration) {

@@ -522,8 +522,8 @@ impl Versions for MemoryEngine {
         let push = |lines: &mut FillingLines<_, _>, version: &Version, within: Option<&str>| {
             let key = within.is_none().then_some(version.key.id.as_bytes());
             let compartments = membership::encode(None, &version.compartments);
-            let seen = VersionHeader::new(&version.key.id, version.updated, &compartments, within);
-            version.body.as_ref().is_some_and(|body| lines.push(key, &seen, body))
+            let version_header = VersionHeader::new(&version.key.id, version.updated, &compartments, within);
+            version.body.as_ref().is_some_and(|body| lines.push(key, &version_header, body))
         };
         // Lines are of resources that exist.
         let scan = ScanOptions { deleted: false, ..scan };

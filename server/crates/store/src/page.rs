@@ -43,12 +43,12 @@ pub(crate) fn read_until(
     read: impl Fn(String) -> Result<Option<Version>, StoreError>,
 ) -> Result<Vec<Option<Version>>, StoreError> {
     let mut versions = Vec::with_capacity(ids.len());
-    let mut taken = 0;
+    let mut count = 0;
     for id in ids {
         let version = read(id)?;
-        taken += version.as_ref().and_then(|version| version.body.as_ref()).map_or(0, |body| body.len());
+        count += version.as_ref().and_then(|version| version.body.as_ref()).map_or(0, |body| body.len());
         versions.push(version);
-        if taken >= bytes {
+        if count >= bytes {
             break;
         }
     }
@@ -88,9 +88,9 @@ impl<K: Fn(&VersionHeader<'_>) -> bool, P: FnMut(LinePage) -> bool> FillingLines
 
     /// Adds a version that is not a tombstone. `key` is its key in a scan of a type. Returns `true` if the
     /// page is full.
-    pub fn push(&mut self, key: Option<&[u8]>, seen: &VersionHeader<'_>, body: &[u8]) -> bool {
+    pub fn push(&mut self, key: Option<&[u8]>, header: &VersionHeader<'_>, body: &[u8]) -> bool {
         self.bytes += body.len();
-        if self.updated.contains(seen.updated) && (self.keep)(seen) {
+        if self.updated.contains(header.updated) && (self.keep)(header) {
             if self.text.capacity() == 0 {
                 // The last body may exceed the size limit, so more memory is reserved.
                 self.text.reserve_exact(self.limit.bytes + self.limit.bytes / 8);
@@ -99,7 +99,7 @@ impl<K: Fn(&VersionHeader<'_>) -> bool, P: FnMut(LinePage) -> bool> FillingLines
             self.text.push(b'\n');
             self.page.ends.push(self.text.len());
         }
-        self.pass(key, seen.id)
+        self.pass(key, header.id)
     }
 
     /// Counts a version that is not selected. Returns `true` if the page is full.

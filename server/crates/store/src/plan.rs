@@ -111,8 +111,8 @@ impl VersionPut {
     fn new(new: Version, replaced: Option<Version>, home: Option<String>, terms: Vec<IndexTerm>) -> Self {
         let old = replaced.as_ref().map_or(&[][..], |version| &version.compartments[..]);
         let joined = new.compartments.iter().filter(|&one| !old.contains(one)).cloned().collect();
-        let left = old.iter().filter(|&one| !new.compartments.contains(one)).cloned().collect();
-        Self { new, replaced, home, joined, left, terms }
+        let former = old.iter().filter(|&one| !new.compartments.contains(one)).cloned().collect();
+        Self { new, replaced, home, joined, left: former, terms }
     }
 }
 
@@ -171,20 +171,20 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
         let (before, mark, confirmed) = (self.counters, self.versions.len(), self.confirmed.len());
         let updated = self.updated(now);
         let text = format!("{updated:.3}");
-        let written: Result<Vec<WriteResult>, StoreError> =
+        let results: Result<Vec<WriteResult>, StoreError> =
             writes.into_iter().map(|write| self.version(write, mark, updated, &text)).collect();
-        match written {
-            Ok(mut written) => {
+        match results {
+            Ok(mut results) => {
                 let versions = (self.versions.len() - mark) as u64;
                 assert_eq!(self.counters.seq, before.seq + versions, "sequence numbers grow without a gap");
                 let seq = Seq(self.counters.seq);
-                for nowhere in written.iter_mut().filter(|written| written.version == 0) {
+                for nowhere in results.iter_mut().filter(|result| result.version == 0) {
                     nowhere.seq = seq;
                 }
                 if self.versions.len() == mark {
                     self.counters = before;
                 }
-                Ok(Commit { seq, written })
+                Ok(Commit { seq, written: results })
             }
             Err(error) => {
                 self.counters = before;
@@ -358,8 +358,8 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
         compartments.dedup();
         compartments.iter().try_for_each(|compartment| check_compartment(compartment))?;
         let source_time = source_time.map(whole_microseconds);
-        let known = replaced.as_ref().and_then(|version| version.source_time);
-        if unless_outdated && source_time.is_some_and(|own| known.is_some_and(|known| own < known)) {
+        let own_time = replaced.as_ref().and_then(|version| version.source_time);
+        if unless_outdated && source_time.is_some_and(|own| own_time.is_some_and(|own_time| own < own_time)) {
             let version = replaced.expect("a version with a source time was read");
             let Version { version, updated, seq, .. } = version;
             return Ok(WriteResult { effect: WriteEffect::Outdated, version, updated, seq });
@@ -378,10 +378,10 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
             }
         };
         if same {
-            if let Some(version) = replaced.clone().filter(|_| !is_check && source_time > known) {
+            if let Some(version) = replaced.clone().filter(|_| !is_check && source_time > own_time) {
                 let version = Version { source_time, ..version };
                 self.newest.insert(key, Some(version.clone()));
-                self.confirmed.push((version, known));
+                self.confirmed.push((version, own_time));
             }
             let (version, updated, seq) = replaced
                 .map_or((0, updated, Seq::ZERO), |version| (version.version, version.updated, version.seq));
@@ -536,9 +536,9 @@ fn filled(draft: ResourceDraft, version: &str, updated: &str) -> Vec<u8> {
 
 /// `true` if the draft, with the version number and a time of the stored version, equals the stored bytes.
 /// `any_time` provides only the length of a time, which is the same for all times.
-fn is_same(draft: &ResourceDraft, stored: &Version, any_time: &str) -> bool {
-    let number = stored.version.to_string();
-    let mut rest = stored.body.as_deref().unwrap_or_default();
+fn is_same(draft: &ResourceDraft, current: &Version, any_time: &str) -> bool {
+    let number = current.version.to_string();
+    let mut rest = current.body.as_deref().unwrap_or_default();
     for (index, piece) in pieces(draft, &number, any_time).into_iter().enumerate() {
         let Some((head, tail)) = rest.split_at_checked(piece.len()) else { return false };
         let is_value = index % 2 == 1;
@@ -585,11 +585,11 @@ mod tests {
     fn only_the_two_inserted_values_are_ignored_by_the_comparison() {
         let draft =
             |text: &str| ResourceDraft { bytes: text.as_bytes().to_vec(), version_at: 2, updated_at: 5 };
-        let stored = stored(&draft("v=,t=.end"), 117);
+        let version = stored(&draft("v=,t=.end"), 117);
         let time = "1999-01-01T00:00:00.000Z";
-        assert!(is_same(&draft("v=,t=.end"), &stored, time));
+        assert!(is_same(&draft("v=,t=.end"), &version, time));
         for other in ["v=,t=.eNd", "v=,t=.en", "v=,t=.end ", "w=,t=.end", "v=;t=.end"] {
-            assert!(!is_same(&draft(other), &stored, time), "{other}");
+            assert!(!is_same(&draft(other), &version, time), "{other}");
         }
     }
 

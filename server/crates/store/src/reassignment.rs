@@ -32,8 +32,8 @@ impl Reassignment {
             for joined in now.difference(&before) {
                 moves.entry(joined).or_default().push((*seq, true));
             }
-            for left in before.difference(&now) {
-                moves.entry(left).or_default().push((*seq, false));
+            for former in before.difference(&now) {
+                moves.entry(former).or_default().push((*seq, false));
             }
             before = now;
         }

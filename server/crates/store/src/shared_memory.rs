@@ -181,11 +181,11 @@ impl Ledger for SharedMemoryNode {
     }
 
     async fn write(&self, writes: Vec<LedgerWrite>, now: Timestamp) -> Result<Vec<u64>, StoreError> {
-        let written = async {
+        let result = async {
             self.link.pass(StoreStep::Transaction).await?;
             self.shared.data.write(writes, now).await
         };
-        self.ask(written).await
+        self.ask(result).await
     }
 
     async fn scan(
@@ -205,7 +205,7 @@ impl Ledger for SharedMemoryNode {
 
 impl Versions for SharedMemoryNode {
     async fn commit(&self, writes: Vec<VersionWrite>, now: Timestamp) -> Result<Commit, StoreError> {
-        let written = async {
+        let result = async {
             let sequence = Arc::clone(&self.shared.sequence).lock_owned().await;
             let first = self.shared.data.reserve(writes.len());
             self.link.pass(StoreStep::Transaction).await?;
@@ -213,18 +213,18 @@ impl Versions for SharedMemoryNode {
             drop(sequence);
             commit
         };
-        let commit = self.ask(written).await?;
+        let commit = self.ask(result).await?;
         self.hear(commit.seq);
         Ok(commit)
     }
 
     async fn snapshot(&self, now: Timestamp) -> Result<StoreSnapshot, StoreError> {
-        let taken = async {
+        let state = async {
             let _sequence = self.shared.sequence.lock().await;
             self.link.pass(StoreStep::Transaction).await?;
             self.shared.data.snapshot(now).await
         };
-        let snapshot = self.ask(taken).await?;
+        let snapshot = self.ask(state).await?;
         self.hear(snapshot.seq);
         Ok(snapshot)
     }

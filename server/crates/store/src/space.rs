@@ -86,14 +86,14 @@ impl DiskSpace {
         // If the free space is unknown, the check succeeds; the write itself reports a full disk.
         let Ok(FreeSpace { free, total }) = (self.probe)(&self.dir) else { return Ok(()) };
         let reserve = RESERVE_BYTES.min(total / 10);
-        let kept = match purpose {
+        let reserved = match purpose {
             WritePurpose::Small => reserve / 8,
             WritePurpose::Large { merge } => reserve + merge,
             WritePurpose::Log => reserve,
             WritePurpose::Export => reserve + reserve / 2,
         };
-        let needed = kept.saturating_add(bytes);
-        if free >= needed { Ok(()) } else { Err(NoSpace { free, needed }) }
+        let total = reserved.saturating_add(bytes);
+        if free >= total { Ok(()) } else { Err(NoSpace { free, needed: total }) }
     }
 }
 

@@ -76,13 +76,13 @@ impl CsvColumn {
             ),
         };
         let columns = headings.iter().enumerate().map(column).collect();
-        let seen: Vec<_> = headings.iter().filter(|heading| !heading.is_empty()).copied().collect();
+        let names: Vec<_> = headings.iter().filter(|heading| !heading.is_empty()).copied().collect();
         let missing = || {
             let [first, others @ ..] = Column::CODE.0 else { return String::new() };
             format!(
                 "no column has the heading '{first}' (or {}); columns seen: {}",
                 others.join(", "),
-                if seen.is_empty() { "none".to_owned() } else { seen.join(", ") }
+                if names.is_empty() { "none".to_owned() } else { names.join(", ") }
             )
         };
         code.map(|code| (columns, code)).ok_or_else(missing)
@@ -155,10 +155,10 @@ pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBu
     let (mut parents, mut orphans) = (Vec::new(), Vec::new());
     while csv.read_record(&mut row).map_err(&line_error)? {
         let line = row.position().map_or(0, csv::Position::line) + before;
-        if let Some(opened) = quotes.unclosed() {
+        if let Some(line) = quotes.unclosed() {
             return Err(ImportError::at_line(
                 &file,
-                opened + above,
+                line + above,
                 "the quote that begins in this line is not closed; close it, or write two quotes for one in the text",
             ));
         }
@@ -166,12 +166,12 @@ pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBu
             continue;
         }
         check_width(&row, width, all).map_err(|why| ImportError::at_line(&file, line, why))?;
-        let named = add_row(&mut builder, &columns, &row, code);
-        let named = named.map_err(|why| ImportError::at_line(&file, line, why))?;
-        if named.is_empty() && parents_by_prefix {
+        let result = add_row(&mut builder, &columns, &row, code);
+        let result = result.map_err(|why| ImportError::at_line(&file, line, why))?;
+        if result.is_empty() && parents_by_prefix {
             orphans.push(row.get(code).unwrap_or_default().to_owned());
         }
-        parents.extend(named.into_iter().map(|parent| (line, parent)));
+        parents.extend(result.into_iter().map(|parent| (line, parent)));
     }
     for code in orphans {
         add_parent_by_prefix(&mut builder, &code).map_err(|why| ImportError::in_file(&file, why))?;
@@ -261,24 +261,24 @@ fn preamble(file: &str, input: &mut dyn BufRead) -> Result<Preamble, ImportError
         hierarchy_meaning: Some(HierarchyMeaning::IsA),
         ..ResourceHeader::default()
     };
-    let mut found = Preamble { header, parents_by_prefix: false, lines: 0, headings: String::new() };
+    let mut preamble = Preamble { header, parents_by_prefix: false, lines: 0, headings: String::new() };
     loop {
         let mut line = String::new();
         let read = input.take(LONGEST).read_line(&mut line);
-        read.map_err(|error| ImportError::at_line(file, found.lines + 1, error))?;
+        read.map_err(|error| ImportError::at_line(file, preamble.lines + 1, error))?;
         let text = spreadsheet::without_padding(&line);
         if line.is_empty() || !(text.is_empty() || text.starts_with('#')) {
-            found.headings = line;
+            preamble.headings = line;
             break;
         }
-        found.lines += 1;
+        preamble.lines += 1;
         let Some((name, value)) = text.trim_start_matches('#').split_once(':') else { continue };
         // The value may be in the next cell.
         let value = value.trim_start_matches([',', ';', '\t']).trim();
-        found.add(name.trim(), value).map_err(|why| ImportError::at_line(file, found.lines, why))?;
+        preamble.add(name.trim(), value).map_err(|why| ImportError::at_line(file, preamble.lines, why))?;
     }
-    match &found.header.url {
-        Some(_) => Ok(found),
+    match &preamble.header.url {
+        Some(_) => Ok(preamble),
         None => Err(ImportError::at_line(
             file,
             1,

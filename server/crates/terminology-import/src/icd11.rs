@@ -132,14 +132,14 @@ fn header(
     let mut fields = FieldBuffer::default();
     let mut table = DelimitedTable::open(reader.source, file, '\t')?;
     let width = table.read_heading(&mut fields, 1)?;
-    let made = table.headings().iter().find_map(|heading| month_of(heading));
+    let month = table.headings().iter().find_map(|heading| month_of(heading));
     let row = table.next_row(&mut fields, width)?;
     let uri = row.and_then(|row| (0..width).find_map(|column| Linearization::of_entity(row.get(column))));
     let Linearization { url, name, release } = uri.ok_or_else(|| {
         let why = format!("no column has the URI of an entity of a release, with {RELEASES} in it");
         ImportError::at_line(file, 2, why)
     })?;
-    let version = release.or(made).ok_or_else(|| {
+    let version = release.or(month).ok_or_else(|| {
         let why = "no version found: neither the URIs nor the heading 'Version:…' state the release; download the table again";
         ImportError::in_file(file, why)
     })?;
@@ -167,12 +167,12 @@ fn month_of(heading: &str) -> Option<String> {
 }
 
 /// The number of dashes before a title, and the title. Older tables have it in quotes.
-fn title_of(written: &str) -> (usize, String) {
-    let written = match written.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+fn title_of(cell: &str) -> (usize, String) {
+    let text = match cell.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
         Some(quoted) => quoted.replace("\"\"", "\""),
-        None => written.to_owned(),
+        None => cell.to_owned(),
     };
-    let mut rest = written.as_str();
+    let mut rest = text.as_str();
     let mut level = 0;
     while let Some(below) = rest.strip_prefix("- ") {
         (rest, level) = (below, level + 1);

@@ -187,9 +187,9 @@ fn package_dependencies(
 fn find_dependencies(of: usize, packages: &[Option<&Rf2Package>]) -> Result<Vec<usize>, String> {
     let index = |index: usize| packages[index].expect("only packages are inspected");
     let mut settled: BTreeSet<_> = index(of).holds.keys().collect();
-    let mut needed: VecDeque<_> = index(of).needs.iter().collect();
+    let mut queue: VecDeque<_> = index(of).needs.iter().collect();
     let mut providers: Vec<usize> = Vec::new();
-    while let Some((module, date)) = needed.pop_front() {
+    while let Some((module, date)) = queue.pop_front() {
         if !settled.insert(module) {
             continue;
         }
@@ -202,7 +202,7 @@ fn find_dependencies(of: usize, packages: &[Option<&Rf2Package>]) -> Result<Vec<
         let best = others.filter(holds).min_by_key(|place| index(*place).holds.len());
         let best = best.ok_or_else(|| missing_module(module, date, packages))?;
         providers.push(best);
-        needed.extend(&index(best).needs);
+        queue.extend(&index(best).needs);
     }
     // The base sorts first, because it has no dependencies.
     providers.sort_by_key(|place| index(*place).needs.len());
@@ -214,12 +214,12 @@ fn missing_module(module: &str, date: &str, packages: &[Option<&Rf2Package>]) ->
     let mut dates: Vec<_> = dates.map(String::as_str).collect();
     dates.sort_unstable();
     dates.dedup();
-    let given = match dates[..] {
+    let description = match dates[..] {
         [] => "which is in none of the given packages".to_owned(),
         _ => format!("but the given packages contain only its release of {}", dates.join(" and ")),
     };
     format!(
-        "the extension builds on module {module} of {date}, {given}; name the package that contains it in \
+        "the extension builds on module {module} of {date}, {description}; name the package that contains it in \
          the same command, even if it was imported before"
     )
 }
@@ -233,8 +233,8 @@ mod tests {
     #[track_caller]
     fn check(packages: &[&str], of: usize, expected: Result<&[usize], &str>) {
         let modules = |text: &str| {
-            let named = text.split_whitespace().map(|one| one.split_once('@').unwrap());
-            named.map(|(module, date)| (module.to_owned(), date.to_owned())).collect()
+            let references = text.split_whitespace().map(|one| one.split_once('@').unwrap());
+            references.map(|(module, date)| (module.to_owned(), date.to_owned())).collect()
         };
         let packages: Vec<_> = packages
             .iter()

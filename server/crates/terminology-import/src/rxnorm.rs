@@ -148,7 +148,7 @@ fn read_relationships(
     reader: &mut ReleaseReader<'_, '_>,
     builder: &mut IndexBuilder,
 ) -> Result<(), ImportError> {
-    let mut seen: HashMap<(u32, u32), Vec<String>> = HashMap::new();
+    let mut names: HashMap<(u32, u32), Vec<String>> = HashMap::new();
     for_each_row(reader, RELATIONSHIPS, |fields| {
         if fields.get(10) != "RXNORM" || fields.get(2) != "CUI" {
             return Ok(());
@@ -159,7 +159,7 @@ fn read_relationships(
             return Ok(());
         };
         let name = if fields.get(7).is_empty() { fields.get(3) } else { fields.get(7) };
-        let designation = seen.entry((first, second)).or_default();
+        let designation = names.entry((first, second)).or_default();
         if designation.iter().any(|candidate| candidate == name) {
             return Ok(());
         }

@@ -16,17 +16,18 @@ pub struct StatedRelease {
 
 impl StatedRelease {
     /// The options that do not apply to a release that takes `accepted` ones, if there are any.
-    pub(crate) fn unfit_options(&self, accepted: AcceptedOptions) -> Option<&'static str> {
+    pub(crate) fn unfit_options(&self, supported: AcceptedOptions) -> Option<&'static str> {
         let of_snomed = self.edition.is_some() || self.is_unpublished;
         let of_table = self.table != spreadsheet::ReadOptions::default();
-        if of_snomed && accepted != AcceptedOptions::Edition {
+        if of_snomed && supported != AcceptedOptions::Edition {
             return Some("--edition and --unpublished apply to SNOMED CT RF2 only");
         }
-        if self.version.is_some() && ![AcceptedOptions::Edition, AcceptedOptions::Version].contains(&accepted)
+        if self.version.is_some()
+            && ![AcceptedOptions::Edition, AcceptedOptions::Version].contains(&supported)
         {
             return Some("--version applies to SNOMED CT RF2 and the NDC directory only");
         }
-        (of_table && accepted != AcceptedOptions::Table)
+        (of_table && supported != AcceptedOptions::Table)
             .then_some("--encoding and --sheet apply to CSV and spreadsheets only")
     }
 }

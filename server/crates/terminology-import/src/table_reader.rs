@@ -160,18 +160,18 @@ pub(super) fn for_each_headed_row<const N: usize>(
 ) -> Result<(), ImportError> {
     let mut fields = FieldBuffer::default();
     let mut table = DelimitedTable::open(source, file, '\t')?.or_western();
-    let needed = columns.iter().filter(|name| !name.ends_with('?')).count();
-    let width = table.read_heading(&mut fields, needed)?;
+    let column_count = columns.iter().filter(|name| !name.ends_with('?')).count();
+    let width = table.read_heading(&mut fields, column_count)?;
     let mut positions = [0; N];
     for (position, name) in positions.iter_mut().zip(columns) {
         let plain = name.trim_end_matches('?');
-        let found = table.headings().iter().position(|heading| heading.trim().eq_ignore_ascii_case(plain));
-        *position = match found {
+        let place = table.headings().iter().position(|heading| heading.trim().eq_ignore_ascii_case(plain));
+        *position = match place {
             None if plain == name => {
                 return Err(ImportError::at_line(file, 1, format!("no column has the heading '{name}'")));
             }
             // A missing column gets a position past the end of every line, so its fields are empty.
-            found => found.unwrap_or(usize::MAX),
+            place => place.unwrap_or(usize::MAX),
         };
     }
     while table.next_row(&mut fields, width)?.is_some() {
@@ -265,10 +265,10 @@ impl<'s> CsvTable<'s> {
         loop {
             let more =
                 self.csv.read_record(&mut record).map_err(unreadable_row(&self.name, self.uncounted))?;
-            if let Some(opened) = self.quotes.unclosed() {
+            if let Some(line) = self.quotes.unclosed() {
                 let why =
                     "the quote that begins in this line is not closed; the file is corrupt, copy it again";
-                return Err(ImportError::at_line(&self.name, opened, why));
+                return Err(ImportError::at_line(&self.name, line, why));
             }
             if !more {
                 return Ok(());

@@ -36,7 +36,7 @@ pub(super) fn for_each_event(
         let event = xml.read_event_into(&mut buffer);
         let line = xml.get_ref().line;
         let line_error = |why: String| ImportError::at_line(file, line, why);
-        let taken = match event.map_err(|error| line_error(error.to_string()))? {
+        let name = match event.map_err(|error| line_error(error.to_string()))? {
             Event::Eof if depth == 0 => return Ok(()),
             Event::Eof => {
                 return Err(line_error(format!("the file ends within {depth} open elements; copy it again")));
@@ -61,7 +61,7 @@ pub(super) fn for_each_event(
             }
             _ => Ok(()),
         };
-        taken.map_err(line_error)?;
+        name.map_err(line_error)?;
     }
 }
 
@@ -71,8 +71,8 @@ pub(super) fn for_each_event(
 /// A message if the element is malformed.
 pub(super) fn attribute(start: &BytesStart<'_>, name: &str) -> Result<Option<String>, String> {
     match start.try_get_attribute(name).map_err(|error| error.to_string())? {
-        Some(found) => {
-            let text = quick_xml::escape::unescape(&found.value).map_err(|error| error.to_string())?;
+        Some(value) => {
+            let text = quick_xml::escape::unescape(&value.value).map_err(|error| error.to_string())?;
             Ok(Some(text.into_owned()))
         }
         None => Ok(None),

@@ -176,12 +176,12 @@ impl TestDatabase {
     pub fn create(&self) -> io::Result<String> {
         let name = format!("test{}", self.databases.fetch_add(1, Ordering::Relaxed));
         let port = self.port.to_string();
-        let made = Command::new(self.bin.join("createdb"))
+        let status = Command::new(self.bin.join("createdb"))
             .args(["--host=127.0.0.1", "--username=trefoil", "--port", &port, &name])
             .current_dir("/")
             .output()?;
-        if !made.status.success() {
-            return Err(io::Error::other(String::from_utf8_lossy(&made.stderr).into_owned()));
+        if !status.status.success() {
+            return Err(io::Error::other(String::from_utf8_lossy(&status.stderr).into_owned()));
         }
         Ok(format!("postgres://trefoil@127.0.0.1:{port}/{name}?sslmode=disable"))
     }

@@ -27,8 +27,8 @@ pub enum BuildError {
 /// # Errors
 /// The errors of [`build`].
 pub fn program() -> Result<PathBuf, BuildError> {
-    if let Some(named) = std::env::var_os("TREFOIL_BIN") {
-        return Ok(named.into());
+    if let Some(path) = std::env::var_os("TREFOIL_BIN") {
+        return Ok(path.into());
     }
     let name = format!("trefoil{}", std::env::consts::EXE_SUFFIX);
     let own = std::env::current_exe().unwrap_or_default();

@@ -31,29 +31,29 @@ fn is_visible(call: &Call<'_>, client: &Client) -> bool {
 
 /// The client with this id, if the record has the revision that the call requires.
 async fn read_client(call: &Call<'_>, client_id: &str) -> Result<VersionedClient, CommandError> {
-    let found = call.services.identity.clients.versioned_client(client_id, call.now()).await?;
-    let found = found.filter(|found| is_visible(call, &found.client));
-    let found = found.ok_or_else(|| ChangeClientError::Unknown(client_id.to_owned()))?;
-    call.check_revision(found.revision, "client")?;
-    Ok(found)
+    let client = call.services.identity.clients.versioned_client(client_id, call.now()).await?;
+    let client = client.filter(|client| is_visible(call, &client.client));
+    let client = client.ok_or_else(|| ChangeClientError::Unknown(client_id.to_owned()))?;
+    call.check_revision(client.revision, "client")?;
+    Ok(client)
 }
 
 /// A client that was added or changed, with a new secret if it has one, and with warnings.
 async fn changed(
     call: &Call<'_>,
     text: String,
-    changed: &VersionedClient,
+    client: &VersionedClient,
     secret: Option<&str>,
 ) -> Result<RecordAnswer, CommandError> {
-    let shown = ShownClient::new(&changed.client, call.now()).with_secret(secret);
+    let fields = ShownClient::new(&client.client, call.now()).with_secret(secret);
     let text = match secret {
         Some(secret) => format!("{text}\n{}", secret_text(secret)),
         None => text,
     };
     Ok(RecordAnswer {
-        warnings: client_warnings(call.services.resources, &changed.client).await,
-        revision: Some(changed.revision),
-        ..RecordAnswer::new(text, shown)
+        warnings: client_warnings(call.services.resources, &client.client).await,
+        revision: Some(client.revision),
+        ..RecordAnswer::new(text, fields)
     })
 }
 
@@ -209,8 +209,8 @@ impl Command for RotateSecret {
         let overlap = SignedDuration::from_secs(overlap_s.into());
         let clients = &call.services.identity.clients;
         let secret = clients.rotate_client_secret(&client_id, overlap, call.now()).await?;
-        let shown = ShownSecret { client_id: &client_id, client_secret: &secret };
-        Ok(RecordAnswer::new(secret_text(&secret), shown).into())
+        let output = ShownSecret { client_id: &client_id, client_secret: &secret };
+        Ok(RecordAnswer::new(secret_text(&secret), output).into())
     }
 }
 

@@ -24,8 +24,8 @@ impl Command for List {
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
         let keys = call.services.identity.signing_keys.list_keys(call.now()).await;
         let keys = keys.map_err(anyhow::Error::from)?;
-        let shown = keys.iter().map(ShownKey::new).map(|shown| (shown.line(), json!(shown)));
-        Ok(ListAnswer::new(shown).into())
+        let records = keys.iter().map(ShownKey::new).map(|key| (key.line(), json!(key)));
+        Ok(ListAnswer::new(records).into())
     }
 }
 

@@ -65,9 +65,9 @@ impl Command for Show {
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
         let releases = releases(call.services)?.ok_or_else(|| unknown(&self.id))?;
         let (release, named_by) = releases.show(&self.id).await?.ok_or_else(|| unknown(&self.id))?;
-        let mut shown = json!(release);
-        shown["named_by"] = named_by.into();
-        Ok(RecordAnswer::pretty(shown).into())
+        let mut fields = json!(release);
+        fields["named_by"] = named_by.into();
+        Ok(RecordAnswer::pretty(fields).into())
     }
 }
 

@@ -56,22 +56,18 @@ impl UserAddress {
             },
             Self::Sub(sub) => sub.clone(),
         };
-        let found = users.versioned_user(&sub, call.now()).await?.ok_or(ChangeUserError::Unknown)?;
-        call.check_revision(found.revision, "user")?;
-        Ok(found)
+        let user = users.versioned_user(&sub, call.now()).await?.ok_or(ChangeUserError::Unknown)?;
+        call.check_revision(user.revision, "user")?;
+        Ok(user)
     }
 }
 
 /// A user who was added or changed, with warnings.
-async fn changed(
-    call: &Call<'_>,
-    text: String,
-    changed: &VersionedUser,
-) -> Result<RecordAnswer, CommandError> {
+async fn changed(call: &Call<'_>, text: String, user: &VersionedUser) -> Result<RecordAnswer, CommandError> {
     Ok(RecordAnswer {
-        warnings: user_warnings(call.services.resources, &changed.user).await,
-        revision: Some(changed.revision),
-        ..RecordAnswer::new(text, ShownUser::new(&changed.user))
+        warnings: user_warnings(call.services.resources, &user.user).await,
+        revision: Some(user.revision),
+        ..RecordAnswer::new(text, ShownUser::new(&user.user))
     })
 }
 
@@ -146,9 +142,9 @@ impl Command for Change {
         let change = UserChange::read(self.members.members)?;
         let User { sub, username, .. } = self.user.read(call).await?.user;
         let users = &call.services.identity.users;
-        let done =
+        let user_after =
             users.change_versioned_user(&sub, call.revision, call.now(), |user| change.apply(user)).await?;
-        Ok(changed(call, format!("changed user {username}"), &done).await?.into())
+        Ok(changed(call, format!("changed user {username}"), &user_after).await?.into())
     }
 }
 
@@ -194,8 +190,8 @@ impl Command for List {
             if self.irregular_names && irregular_name != Some(true) {
                 continue;
             }
-            let shown = ShownUser::new(user).in_list(irregular_name);
-            entries.push((user_line(user, irregular_name == Some(true)), json!(shown)));
+            let fields = ShownUser::new(user).in_list(irregular_name);
+            entries.push((user_line(user, irregular_name == Some(true)), json!(fields)));
         }
         Ok(ListAnswer { next, ..ListAnswer::new(entries) }.into())
     }
@@ -267,8 +263,8 @@ impl Command for Show {
         let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
         let lines = facts.iter().map(|(name, value)| format!("{name:width$}  {value}"));
         let text = lines.collect::<Vec<_>>().join("\n");
-        let shown = ShownUser::new(&user).with_methods(ShownMethods::new(&user, &methods));
-        Ok(RecordAnswer { revision: Some(revision), ..RecordAnswer::new(text, shown) }.into())
+        let fields = ShownUser::new(&user).with_methods(ShownMethods::new(&user, &methods));
+        Ok(RecordAnswer { revision: Some(revision), ..RecordAnswer::new(text, fields) }.into())
     }
 }
 
@@ -478,14 +474,14 @@ impl Command for RemoveMethods {
 
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
         let User { sub, username: name, .. } = self.user.read(call).await?.user;
-        let named = [
+        let facts = [
             self.passkey.is_some(),
             self.linked_account.is_some(),
             self.forget_account.is_some(),
             self.recovery_codes,
             self.all,
         ];
-        if named.iter().filter(|is_named| **is_named).count() != 1 {
+        if facts.iter().filter(|is_named| **is_named).count() != 1 {
             let text = "name one of passkey, linked_account, forget_account, recovery_codes and all";
             return Err(CommandError::Invalid(text.to_owned()));
         }
@@ -522,8 +518,8 @@ impl Command for Sessions {
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
         let user = self.user.read(call).await?.user;
         let sessions = call.services.identity.sessions.user_sessions(&user, call.now()).await?;
-        let shown = sessions.iter().map(ShownSession::new).map(|shown| (shown.line(), json!(shown)));
-        Ok(ListAnswer::new(shown).if_empty("no session").into())
+        let records = sessions.iter().map(ShownSession::new).map(|session| (session.line(), json!(session)));
+        Ok(ListAnswer::new(records).if_empty("no session").into())
     }
 }
 
@@ -572,8 +568,8 @@ impl Command for Consents {
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
         let sub = self.user.read(call).await?.user.sub;
         let consents = call.services.identity.consents.user_consents(&sub, call.now()).await?;
-        let shown = consents.iter().map(ShownConsent::new).map(|shown| (shown.line(), json!(shown)));
-        Ok(ListAnswer::new(shown).if_empty("no consent").into())
+        let records = consents.iter().map(ShownConsent::new).map(|consent| (consent.line(), json!(consent)));
+        Ok(ListAnswer::new(records).if_empty("no consent").into())
     }
 }
 

@@ -56,8 +56,8 @@ fn typed(argument: &Arg, text: &str) -> Result<Value, String> {
 
 /// The names of a command's members. A flag that the help does not show is an earlier name of another.
 fn names(command: &clap::Command) -> impl Iterator<Item = &str> {
-    let shown = command.get_arguments().filter(|argument| !argument.is_hide_set());
-    shown.map(|argument| argument.get_id().as_str())
+    let visible = command.get_arguments().filter(|argument| !argument.is_hide_set());
+    visible.map(|argument| argument.get_id().as_str())
 }
 
 /// Returns whether a command has a member.
@@ -76,13 +76,15 @@ pub fn check_body(members: &Map<String, Value>, row: &CommandRow) -> Result<(), 
     }
     let command = row.command_line();
     let password = row.reads_password.then_some("password");
-    let accepted: Vec<&str> = names(&command).filter(|name| *name != "user").chain(password).collect();
-    match members.keys().find(|name| !accepted.contains(&name.as_str())) {
+    let accepted_names: Vec<&str> = names(&command).filter(|name| *name != "user").chain(password).collect();
+    match members.keys().find(|name| !accepted_names.contains(&name.as_str())) {
         None => Ok(()),
-        Some(unknown) if accepted.is_empty() => {
+        Some(unknown) if accepted_names.is_empty() => {
             Err(format!("unknown field `{unknown}`; the request has no members"))
         }
-        Some(unknown) => Err(format!("unknown field `{unknown}`, expected one of {}", accepted.join(", "))),
+        Some(unknown) => {
+            Err(format!("unknown field `{unknown}`, expected one of {}", accepted_names.join(", ")))
+        }
     }
 }
 

@@ -45,12 +45,12 @@ pub(super) async fn check_administrator(context: &RequestContext) -> Result<(), 
 
 /// Checks that the token has one of these scopes, and that its user, if it has one, is an administrator.
 pub(super) async fn check_scope(context: &RequestContext, scopes: &[NamedScope]) -> Result<(), Problem> {
-    let Some(sent) = context.credentials()? else {
+    let Some(credentials) = context.credentials()? else {
         let text = "send an access token as 'Authorization: Bearer TOKEN'";
         return Err(Problem::admin(StatusCode::UNAUTHORIZED, "invalid_request", text));
     };
     let identity = &context.app.identity;
-    let access = context.authenticate_token(&sent).await?;
+    let access = context.authenticate_token(&credentials).await?;
     let lacking = |text: &str| Err(Problem::admin(StatusCode::FORBIDDEN, "insufficient_scope", text));
     let has_scope = scopes.iter().any(|scope| access.scopes.has(*scope));
     if !has_scope || !access.token.is_for_audience(&identity.issuer) {
@@ -74,21 +74,21 @@ pub async fn run_command(
     body: &mut RequestBody,
 ) -> Result<Response, Problem> {
     check_administrator(context).await?;
-    let mut sent = match context.method {
+    let mut body_members = match context.method {
         Method::POST | Method::PUT | Method::PATCH => read_body(context, row, body).await?,
         _ => Map::new(),
     };
-    members::check_body(&sent, row).map_err(|text| invalid_request(&text))?;
-    members::add_path(&mut sent, path);
+    members::check_body(&body_members, row).map_err(|text| invalid_request(&text))?;
+    members::add_path(&mut body_members, path);
     let query = context.params();
-    members::add_query(&mut sent, row, &query).map_err(|text| invalid_request(&text))?;
+    members::add_query(&mut body_members, row, &query).map_err(|text| invalid_request(&text))?;
     if let Some(member) = route.sets {
-        sent.insert(member.to_owned(), true.into());
+        body_members.insert(member.to_owned(), true.into());
     }
     if members::has(row, "count") {
-        sent.entry("count").or_insert_with(|| PAGE.into());
+        body_members.entry("count").or_insert_with(|| PAGE.into());
     }
-    let command = (row.from_members)(sent.into()).map_err(|error| {
+    let command = (row.from_members)(body_members.into()).map_err(|error| {
         let text = error.to_string();
         let missing = text.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
         invalid_request(&match missing {

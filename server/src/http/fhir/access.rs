@@ -22,11 +22,11 @@ use crate::http::problem::Problem;
 /// # Errors
 /// A 401 problem if the token is missing or not valid.
 pub async fn authenticate(context: &RequestContext) -> Result<Arc<TokenAccess>, Problem> {
-    let Some(sent) = context.credentials()? else {
+    let Some(credentials) = context.credentials()? else {
         let text = "send an access token as 'Authorization: Bearer TOKEN'";
         return Err(Problem::fhir(StatusCode::UNAUTHORIZED, IssueCode::Login, text));
     };
-    Ok(context.authenticate_token(&sent).await?)
+    Ok(context.authenticate_token(&credentials).await?)
 }
 
 /// Types of resources that everyone may read if terminology requests need no token, with the scopes for it.

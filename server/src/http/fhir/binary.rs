@@ -60,8 +60,8 @@ impl AcceptWeights {
 
     /// The greatest weight of a name of FHIR JSON. A wildcard does not request it.
     fn of_fhir_json(&self) -> f32 {
-        let named = self.0.iter().filter(|(range, _)| JSON.contains(&range.as_str()));
-        named.map(|(_, weight)| *weight).fold(0.0, f32::max)
+        let ranges = self.0.iter().filter(|(range, _)| JSON.contains(&range.as_str()));
+        ranges.map(|(_, weight)| *weight).fold(0.0, f32::max)
     }
 }
 
@@ -92,16 +92,16 @@ impl RequestedForm {
     ///
     /// # Errors
     /// A 406 problem if the client accepts neither.
-    pub fn content(&self, stored: &StoredResource) -> Result<Option<BinaryContent>, Problem> {
+    pub fn content(&self, resource: &StoredResource) -> Result<Option<BinaryContent>, Problem> {
         let Self::ByWeight(weights) = self else { return Ok(None) };
         let of_resource = weights.of_fhir_json();
         let not_acceptable =
             |text: String| Problem::fhir(StatusCode::NOT_ACCEPTABLE, IssueCode::NotSupported, text);
-        let Some(content) = BinaryContent::read(&stored.bytes) else {
+        let Some(content) = BinaryContent::read(&resource.bytes) else {
             if of_resource > 0.0 {
                 return Ok(None);
             }
-            let id = &stored.id;
+            let id = &resource.id;
             return Err(not_acceptable(format!(
                 "the data of Binary/{id} is not valid base64, so that there is no raw content; send 'Accept: application/fhir+json' to read the resource"
             )));
@@ -132,18 +132,21 @@ fn content_etag(version: u64) -> String {
 pub fn content_response(
     context: &RequestContext,
     memory: AnswerMemory,
-    stored: StoredResource,
+    resource: StoredResource,
     content: BinaryContent,
 ) -> Result<Response, Problem> {
-    let etag = content_etag(stored.version);
+    let etag = content_etag(resource.version);
     let described = |response| {
         let response = reply::with(response, header::ETAG, &etag);
-        let response = reply::with(response, header::LAST_MODIFIED, &reply::http_date(stored.updated));
+        let response = reply::with(response, header::LAST_MODIFIED, &reply::http_date(resource.updated));
         reply::no_store(reply::with_static(response, header::VARY, "Accept"))
     };
     // Another form of the same version has the same number in a weak ETag.
-    let known = context.headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
-    if known.flat_map(|value| value.split(',')).any(|known| [etag.as_str(), "*"].contains(&known.trim())) {
+    let etags = context.headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    if etags
+        .flat_map(|value| value.split(','))
+        .any(|candidate| [etag.as_str(), "*"].contains(&candidate.trim()))
+    {
         return Ok(described(reply::empty(StatusCode::NOT_MODIFIED)));
     }
     let part = FilePart::select(&context.method, &context.headers, &etag, content.length() as u64);
@@ -152,9 +155,9 @@ pub fn content_response(
         true => reply::empty(StatusCode::OK),
         false => {
             // The memory is returned when the last piece was sent.
-            let held = memory.attach(stored.bytes.clone());
+            let attached = memory.attach(resource.bytes.clone());
             let pieces = content.part(part.range.start as usize..part.range.end as usize).map(move |piece| {
-                let _ = &held;
+                let _ = &attached;
                 piece.ok_or_else(|| io::Error::other("the data of a Binary is not base64"))
             });
             warp::reply::stream(stream::iter(pieces)).into_response()
@@ -200,7 +203,7 @@ pub async fn written_body(
     body: &mut RequestBody,
 ) -> Result<WrittenBody, Problem> {
     let essence = context.content_type().filter(|own| kind == BINARY && is_raw(own));
-    let (Some(essence), Some(sent)) = (essence, context.header(header::CONTENT_TYPE)) else {
+    let (Some(essence), Some(stated_type)) = (essence, context.header(header::CONTENT_TYPE)) else {
         return Ok(WrittenBody { resource: json_body(context, body).await?, is_raw: false });
     };
     let (family, name) = essence.split_once('/').unwrap_or_default();
@@ -225,7 +228,7 @@ pub async fn written_body(
     }
     let limit = binary::longest_content(context.app.resources.rules().bytes);
     let content = body.bytes(limit).await?;
-    let resource = binary::resource_of(id, sent.trim(), security_context, &content);
+    let resource = binary::resource_of(id, stated_type.trim(), security_context, &content);
     Ok(WrittenBody { resource: resource.into(), is_raw: true })
 }
 
@@ -259,9 +262,10 @@ mod tests {
 
     #[test]
     fn browsers_show_only_what_cannot_run_scripts() {
-        for shown in ["text/plain", "text/plain;charset=utf-8", "image/png", "IMAGE/JPEG", "application/pdf"]
+        for content_type in
+            ["text/plain", "text/plain;charset=utf-8", "image/png", "IMAGE/JPEG", "application/pdf"]
         {
-            assert!(is_shown_in_browsers(shown), "{shown}");
+            assert!(is_shown_in_browsers(content_type), "{content_type}");
         }
         for saved in ["text/html", "image/svg+xml", "application/xhtml+xml", "text/xml", "", "video/mp4"] {
             assert!(!is_shown_in_browsers(saved), "{saved}");

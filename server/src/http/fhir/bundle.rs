@@ -145,9 +145,9 @@ async fn execute_plan(
     }
     let mut remarks = defects_of_entries(context, &plan);
     let answers = context.app.resources.carry_out(plan, context.now).await?;
-    for (index, done) in answers.iter().enumerate() {
-        if let Ok(done) = done {
-            recording::bundle_entry(context, token, done);
+    for (index, entry_result) in answers.iter().enumerate() {
+        if let Ok(entry_result) = entry_result {
+            recording::bundle_entry(context, token, entry_result);
         }
         if index % RECORDED_TOGETHER == RECORDED_TOGETHER - 1 {
             context.app.logs.audit.flush().await;
@@ -271,13 +271,13 @@ impl EntryReader {
     /// checked before, but the context is known only now.
     async fn stored(&self, read: &EntryRead) -> Result<StoredResource, ResourceError> {
         let resources = &self.context.app.resources;
-        let stored = resources.read_entry(read).await?;
+        let resource = resources.read_entry(read).await?;
         match &self.contexts {
             Some(contexts) if read.kind() == BINARY => {
                 let view = resources.restricted_to(Restriction::None);
-                view.by_security_context(Arc::clone(contexts)).check_context(stored).await
+                view.by_security_context(Arc::clone(contexts)).check_context(resource).await
             }
-            _ => Ok(stored),
+            _ => Ok(resource),
         }
     }
 
@@ -288,15 +288,16 @@ impl EntryReader {
         let caller = AuditCaller::of_request(context.client_address, context.request_id.clone());
         let pieces = async {
             let mut memory = AnswerMemory::new(context, Some(&self.token));
-            let stored = || async { Ok(self.stored(read).await) };
-            let size = |stored: &Result<StoredResource, _>| stored.as_ref().map_or(0, |it| it.bytes.len());
-            match memory.hold::<_, BudgetExhausted, _>(stored, size).await {
-                Ok(Ok(stored)) => {
-                    recording::version(context, &self.token, RestInteraction::Read, &stored);
-                    let response = stored_response("200 OK", &stored);
+            let read_entry = || async { Ok(self.stored(read).await) };
+            let size =
+                |read_result: &Result<StoredResource, _>| read_result.as_ref().map_or(0, |it| it.bytes.len());
+            match memory.hold::<_, BudgetExhausted, _>(read_entry, size).await {
+                Ok(Ok(read_entry)) => {
+                    recording::version(context, &self.token, RestInteraction::Read, &read_entry);
+                    let response = stored_response("200 OK", &read_entry);
                     vec![
                         Bytes::from_static(b"{\"resource\":"),
-                        memory.attach(stored.bytes),
+                        memory.attach(read_entry.bytes),
                         format!(",\"response\":{response}}}").into(),
                     ]
                 }
@@ -321,8 +322,8 @@ impl EntryReader {
         let caller = AuditCaller::of_request(context.client_address, context.request_id.clone());
         let pieces = async {
             // The future of a search is large.
-            let found = Box::pin(search::search_with(context, &self.token, search.kind, &search.query)).await;
-            let (parts, body) = match found {
+            let page = Box::pin(search::search_with(context, &self.token, search.kind, &search.query)).await;
+            let (parts, body) = match page {
                 Ok(response) => response.into_parts(),
                 Err(problem) => problem.into_response(Dialect::Fhir).into_parts(),
             };
@@ -397,11 +398,11 @@ fn stream_entries(
     response
 }
 
-fn stored_response(status: &str, stored: &StoredResource) -> Value {
+fn stored_response(status: &str, resource: &StoredResource) -> Value {
     json!({
         "status": status,
-        "location": format!("{}/{}/_history/{}", stored.kind, stored.id, stored.version),
-        "etag": format!("W/\"{}\"", stored.version),
-        "lastModified": fhir::instant::format(stored.updated),
+        "location": format!("{}/{}/_history/{}", resource.kind, resource.id, resource.version),
+        "etag": format!("W/\"{}\"", resource.version),
+        "lastModified": fhir::instant::format(resource.updated),
     })
 }

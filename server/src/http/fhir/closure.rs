@@ -158,9 +158,9 @@ fn unknown_table(name: &str) -> Problem {
 }
 
 /// The version that a client sends may be newer if the server was restored from a backup.
-fn newer_than_table(name: &str, sent: u64, own: u64) -> Problem {
+fn newer_than_table(name: &str, version: u64, own: u64) -> Problem {
     let text = format!(
-        "version {sent} is newer than the closure table '{name}', which has the version {own}; begin the table again, by a \
+        "version {version} is newer than the closure table '{name}', which has the version {own}; begin the table again, by a \
          request with the name alone"
     );
     Problem::fhir(StatusCode::UNPROCESSABLE_ENTITY, IssueCode::Processing, text)

@@ -50,8 +50,8 @@ pub async fn download_file(context: &RequestContext, job: String, name: String) 
         etag = file.etag(encoding);
         opened = file.open(encoding).await;
     }
-    let opened = opened?;
-    let part = FilePart::select(&context.method, &context.headers, &etag, opened.length);
+    let open_file = opened?;
+    let part = FilePart::select(&context.method, &context.headers, &etag, open_file.length);
     let part = part.map_err(|response| described(response, &etag))?;
     let response = if context.method == Method::HEAD {
         reply::empty(StatusCode::OK)
@@ -60,7 +60,7 @@ pub async fn download_file(context: &RequestContext, job: String, name: String) 
         if part.range.start == 0 {
             record_download(context, &job, &name);
         }
-        warp::reply::stream(opened.stream(part.range.clone())).into_response()
+        warp::reply::stream(open_file.stream(part.range.clone())).into_response()
     };
     let mut response = part.describe(response);
     let headers = response.headers_mut();
@@ -151,8 +151,8 @@ mod tests {
     fn encodings_are_chosen_by_weight() {
         use ContentEncoding::{Gzip, Identity};
         #[track_caller]
-        fn check(accept: &str, chosen: Option<ContentEncoding>) {
-            assert_eq!(choose_encoding(&accepting(accept)), chosen, "{accept}");
+        fn check(accept: &str, encoding: Option<ContentEncoding>) {
+            assert_eq!(choose_encoding(&accepting(accept)), encoding, "{accept}");
         }
         assert_eq!(choose_encoding(&HeaderMap::new()), Some(Identity));
         check("", Some(Identity));

@@ -107,7 +107,7 @@ impl IncludeReader<'_> {
         }
         targets.retain(|(kind, id)| !matched.contains(&(*kind, id.as_str())));
         let version_of = |resource: &StoredResource| (resource.kind, resource.id.clone(), resource.version);
-        let mut known: HashSet<(&str, String, u64)> = matches.iter().map(version_of).collect();
+        let mut versions: HashSet<(&str, String, u64)> = matches.iter().map(version_of).collect();
         let is_later = |kind: &str, id: &str| {
             after.as_ref().is_none_or(|(last_kind, last)| (kind, id) > (&**last_kind, &**last))
         };
@@ -134,7 +134,7 @@ impl IncludeReader<'_> {
                     |resource: &Option<StoredResource>| resource.as_ref().map_or(0, |it| it.bytes.len());
                 let read = || read_target(view, kind, &id);
                 if let Some(resource) = memory.hold_for_bundle(read, size).await?
-                    && known.insert(version_of(&resource))
+                    && versions.insert(version_of(&resource))
                 {
                     page.bytes += resource.bytes.len();
                     page.resources.push(resource);
@@ -156,7 +156,7 @@ impl IncludeReader<'_> {
     ) -> Result<(), Problem> {
         let (context, token) = (self.context, self.token);
         let targets: Vec<_> = matches.iter().map(|resource| (resource.kind, resource.id.as_str())).collect();
-        let mut known: HashSet<(&str, String)> = matches
+        let mut ids: HashSet<(&str, String)> = matches
             .iter()
             .chain(&page.resources)
             .map(|resource| (resource.kind, resource.id.clone()))
@@ -187,15 +187,17 @@ impl IncludeReader<'_> {
                             view.search(include.kind, Some(&filter), cursor.as_deref(), limit).await?,
                         )
                     };
-                    let size = |found: &ResourcePage| found.resources.iter().map(|it| it.bytes.len()).sum();
-                    let found = memory.hold_for_bundle(read, size).await?;
-                    for resource in found.resources {
-                        if known.insert((resource.kind, resource.id.clone())) {
+                    let size = |page_result: &ResourcePage| {
+                        page_result.resources.iter().map(|it| it.bytes.len()).sum()
+                    };
+                    let result_page = memory.hold_for_bundle(read, size).await?;
+                    for resource in result_page.resources {
+                        if ids.insert((resource.kind, resource.id.clone())) {
                             page.bytes += resource.bytes.len();
                             page.resources.push(resource);
                         }
                     }
-                    cursor = found.next;
+                    cursor = result_page.next;
                     if cursor.is_none() {
                         break;
                     }
@@ -214,7 +216,7 @@ async fn read_target(
     kind: &'static str,
     target: &str,
 ) -> Result<Option<StoredResource>, Problem> {
-    let found = |read: Result<StoredResource, ResourceError>| match read {
+    let if_exists = |read: Result<StoredResource, ResourceError>| match read {
         Ok(resource) => Ok(Some(resource)),
         Err(ResourceError::Store(error)) => Err(Problem::from(error)),
         Err(_) => Ok(None),
@@ -222,9 +224,9 @@ async fn read_target(
     let (id, version) =
         target.split_once("/_history/").map_or((target, None), |(id, version)| (id, Some(version)));
     if let Some(version) = version.and_then(|version| version.parse().ok())
-        && let Some(named) = found(view.read_version(kind, id, version).await)?
+        && let Some(resource) = if_exists(view.read_version(kind, id, version).await)?
     {
-        return Ok(Some(named));
+        return Ok(Some(resource));
     }
-    found(view.read(kind, id).await)
+    if_exists(view.read(kind, id).await)
 }

@@ -27,9 +27,9 @@ pub async fn missing_scope(
     access: &TokenAccess,
     kind: &str,
     permissions: ScopePermissions,
-    needed: NeededAccess,
+    need: NeededAccess,
 ) -> Problem {
-    let of_scope = scope_context(access, kind, permissions, needed);
+    let of_scope = scope_context(access, kind, permissions, need);
     let scope = SmartScope { context: of_scope, kind, permissions, query: None };
     let name = scope.to_string();
     let client = match context.app.identity.clients.active_client(&access.token.client_id, context.now).await
@@ -43,7 +43,7 @@ pub async fn missing_scope(
             format!("the token is not for the audience {}; it has {has}", context.app.address.fhir_base);
         return Problem::insufficient_scope(&text, None);
     }
-    if access.scopes.covers(&name) || !user_permits(access, &scope, needed) {
+    if access.scopes.covers(&name) || !user_permits(access, &scope, need) {
         let text = format!(
             "the user may not access all these resources (allowed_scopes of the user); the token has {has}"
         );
@@ -61,11 +61,11 @@ fn scope_context(
     access: &TokenAccess,
     kind: &str,
     permissions: ScopePermissions,
-    needed: NeededAccess,
+    need: NeededAccess,
 ) -> ScopeContext {
     let is_of_patients = fhir::patient_compartment::contains_type(kind)
         || (ScopePermissions::READ.contains_all(permissions) && is_read_by_reference(kind));
-    match (&access.user, needed) {
+    match (&access.user, need) {
         (None, _) | (_, NeededAccess::Export) => ScopeContext::System,
         (Some(_), NeededAccess::Some) if access.token.patient.is_some() && is_of_patients => {
             ScopeContext::Patient
@@ -75,8 +75,8 @@ fn scope_context(
 }
 
 /// Returns whether the scope would suffice with the `allowed_scopes` of the user.
-fn user_permits(access: &TokenAccess, scope: &SmartScope, needed: NeededAccess) -> bool {
-    match (&access.user, needed) {
+fn user_permits(access: &TokenAccess, scope: &SmartScope, need: NeededAccess) -> bool {
+    match (&access.user, need) {
         (Some(user), NeededAccess::All) => {
             user.allowed_scopes.allow_access(ScopeContext::User, scope.kind, scope.permissions)
         }
@@ -106,9 +106,9 @@ fn list_scopes(scopes: &Scopes) -> String {
     if scopes.is_empty() {
         return "no scopes".to_owned();
     }
-    let listed: Vec<&str> = scopes.iter().take(MAX_LISTED).collect();
+    let first: Vec<&str> = scopes.iter().take(MAX_LISTED).collect();
     match scopes.iter().count().saturating_sub(MAX_LISTED) {
-        0 => listed.join(" "),
-        more => format!("{} and {more} more", listed.join(" ")),
+        0 => first.join(" "),
+        more => format!("{} and {more} more", first.join(" ")),
     }
 }

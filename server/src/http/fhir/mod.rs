@@ -38,14 +38,14 @@ fn check_accept(context: &RequestContext, also: &[&str]) -> Result<(), Problem> 
     };
     // Most queries have no `_format`, and need not be parsed for it.
     let params = context.query.contains("_format").then(|| context.params());
-    let accepted =
+    let is_acceptable =
         match (params.as_ref().and_then(|params| params.get("_format")), context.header(header::ACCEPT)) {
             // A raw `+` in a query arrives as a space.
             (Some(format), _) => legible(&format.replace(' ', "+")),
             (None, Some(accept)) => accept.trim().is_empty() || accept.split(',').any(legible),
             (None, None) => true,
         };
-    if accepted {
+    if is_acceptable {
         return Ok(());
     }
     let text = "responses are application/fhir+json; Accept does not include it";
@@ -54,12 +54,12 @@ fn check_accept(context: &RequestContext, also: &[&str]) -> Result<(), Problem> 
 
 /// Reads a JSON body.
 async fn json_body(context: &RequestContext, body: &mut RequestBody) -> Result<Bytes, Problem> {
-    let refused = match context.content_type() {
+    let wrong_type = match context.content_type() {
         Some(name) if JSON.contains(&name.as_str()) => None,
         Some(other) => Some(format!("'{other}' is not a supported media type; send application/fhir+json")),
         None => Some("Content-Type is missing; send application/fhir+json".to_owned()),
     };
-    if let Some(text) = refused {
+    if let Some(text) = wrong_type {
         return Err(Problem::fhir(StatusCode::UNSUPPORTED_MEDIA_TYPE, IssueCode::NotSupported, text));
     }
     let limit = context.app.resources.rules().bytes;

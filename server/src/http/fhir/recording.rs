@@ -14,18 +14,18 @@ pub fn version(
     context: &RequestContext,
     access: &TokenAccess,
     interaction: RestInteraction,
-    stored: &StoredResource,
+    result: &StoredResource,
 ) {
     if !is_recorded(context, interaction) {
         return;
     }
-    let resource = Some(format!("{}/{}/_history/{}", stored.kind, stored.id, stored.version));
-    add(context, access, interaction, resource, stored.compartments.clone(), None);
+    let resource = Some(format!("{}/{}/_history/{}", result.kind, result.id, result.version));
+    add(context, access, interaction, resource, result.compartments.clone(), None);
 }
 
 /// Records the result of an entry of a Bundle.
-pub fn bundle_entry(context: &RequestContext, access: &TokenAccess, done: &EntryResult) {
-    match done {
+pub fn bundle_entry(context: &RequestContext, access: &TokenAccess, entry: &EntryResult) {
+    match entry {
         EntryResult::Created(stored) => version(context, access, RestInteraction::Create, stored),
         EntryResult::Updated(stored) => version(context, access, RestInteraction::Update, stored),
         EntryResult::Found(stored) => version(context, access, RestInteraction::Read, stored),
@@ -63,7 +63,7 @@ pub fn search<'a>(
     results: impl IntoIterator<Item = &'a StoredResource>,
 ) {
     if is_recorded(context, RestInteraction::Search) {
-        let compartments = distinct(results.into_iter().map(|stored| &stored.compartments));
+        let compartments = distinct(results.into_iter().map(|resource| &resource.compartments));
         add(context, access, RestInteraction::Search, None, compartments, Some(request_of(context, query)));
     }
 }

@@ -61,15 +61,15 @@ fn expected_version(context: &RequestContext) -> Result<ExpectedVersion, Problem
 }
 
 /// The response with a stored resource that was read into the memory of the answer.
-fn read_response(memory: AnswerMemory, stored: StoredResource) -> Response {
-    let bytes = memory.attach(stored.bytes);
-    resource_response(StatusCode::OK, StoredResource { bytes, ..stored })
+fn read_response(memory: AnswerMemory, resource: StoredResource) -> Response {
+    let bytes = memory.attach(resource.bytes);
+    resource_response(StatusCode::OK, StoredResource { bytes, ..resource })
 }
 
 /// The response with a stored resource.
-fn resource_response(status: StatusCode, stored: StoredResource) -> Response {
-    let (version, updated) = (format!("W/\"{}\"", stored.version), reply::http_date(stored.updated));
-    let response = reply::body(status, reply::FHIR_JSON, stored.bytes);
+fn resource_response(status: StatusCode, resource: StoredResource) -> Response {
+    let (version, updated) = (format!("W/\"{}\"", resource.version), reply::http_date(resource.updated));
+    let response = reply::body(status, reply::FHIR_JSON, resource.bytes);
     reply::no_store(reply::with(
         reply::with(response, header::ETAG, &version),
         header::LAST_MODIFIED,
@@ -103,27 +103,27 @@ impl ReturnedBody {
 async fn write_response(
     context: &RequestContext,
     status: StatusCode,
-    mut stored: StoredResource,
+    mut version: StoredResource,
     is_raw: bool,
 ) -> Result<Response, Problem> {
     context.app.terminology_sync.apply_changes().await?;
-    let resource = format!("{}/{}/_history/{}", stored.kind, stored.id, stored.version);
+    let resource = format!("{}/{}/_history/{}", version.kind, version.id, version.version);
     let location = format!("{}/{resource}", context.app.address.fhir_base);
     let (body, applied) = ReturnedBody::of(context, is_raw);
     match body {
         ReturnedBody::Resource => {}
-        ReturnedBody::Nothing => stored.bytes = Bytes::new(),
+        ReturnedBody::Nothing => version.bytes = Bytes::new(),
         ReturnedBody::Outcome => {
             let text = format!("stored {resource}");
             let mut issues = vec![Issue::new(Severity::Information, IssueCode::Informational, text)];
             let rules = context.app.settings().resource_rules();
             if rules.validation != Validation::Off {
-                issues.extend(resource_issues(&validate(stored.kind, &stored.bytes, rules.ids)));
+                issues.extend(resource_issues(&validate(version.kind, &version.bytes, rules.ids)));
             }
-            stored.bytes = OperationOutcome::new(issues).to_json().into();
+            version.bytes = OperationOutcome::new(issues).to_json().into();
         }
     }
-    let mut response = resource_response(status, stored);
+    let mut response = resource_response(status, version);
     if matches!(body, ReturnedBody::Nothing) {
         response.headers_mut().remove(header::CONTENT_TYPE);
     }
@@ -138,15 +138,15 @@ async fn update_response(
     context: &RequestContext,
     access: &TokenAccess,
     otherwise: RestInteraction,
-    done: WrittenResource,
+    written_resource: WrittenResource,
     is_raw: bool,
 ) -> Result<Response, Problem> {
-    let (status, interaction) = match done.created {
+    let (status, interaction) = match written_resource.created {
         true => (StatusCode::CREATED, RestInteraction::Create),
         false => (StatusCode::OK, otherwise),
     };
-    recording::version(context, access, interaction, &done.stored);
-    write_response(context, status, done.stored, is_raw).await
+    recording::version(context, access, interaction, &written_resource.stored);
+    write_response(context, status, written_resource.stored, is_raw).await
 }
 
 /// POST {fhir_base}/{type}: the server assigns the id. With `If-None-Exist`, the resource is created only if
@@ -163,9 +163,9 @@ pub async fn create_resource(
     let view = permitted_view(context, &access, kind, ScopePermissions::CREATE).await?;
     if let Some(query) = search::if_none_exist(context) {
         let filter = search::parse_condition(context, kind, &query, &access).await?;
-        let searched = searched_view(context, &access, kind).await?;
-        let done = view.create_unless(&searched, &filter, &resource, id, context.now).await?;
-        return update_response(context, &access, RestInteraction::Read, done, is_raw).await;
+        let view_of_search = searched_view(context, &access, kind).await?;
+        let result = view.create_unless(&view_of_search, &filter, &resource, id, context.now).await?;
+        return update_response(context, &access, RestInteraction::Read, result, is_raw).await;
     }
     let created = view.create(kind, id, resource, context.now).await?;
     recording::version(context, &access, RestInteraction::Create, &created);
@@ -236,8 +236,8 @@ pub async fn update_resource(
     let expected = expected_version(context)?;
     let WrittenBody { resource, is_raw } = written_body(context, kind, Some(&id), body).await?;
     let view = permitted_view(context, &access, kind, ScopePermissions::UPDATE).await?;
-    let done = view.update(kind, &id, resource, expected, context.now).await?;
-    update_response(context, &access, RestInteraction::Update, done, is_raw).await
+    let result = view.update(kind, &id, resource, expected, context.now).await?;
+    update_response(context, &access, RestInteraction::Update, result, is_raw).await
 }
 
 /// PUT {fhir_base}/{type}?…: updates the only match of the search, or creates a resource.
@@ -250,10 +250,10 @@ pub async fn conditional_update(
     let expected = expected_version(context)?;
     let WrittenBody { resource, is_raw } = written_body(context, kind, None, body).await?;
     let id = resource_id(&*context.app.clock.random);
-    let searched = searched_view(context, &access, kind).await?;
+    let view_of_search = searched_view(context, &access, kind).await?;
     let view = permitted_view(context, &access, kind, ScopePermissions::UPDATE).await?;
-    let done = view.update_only(&searched, &filter, &resource, id, expected, context.now).await?;
-    update_response(context, &access, RestInteraction::Update, done, is_raw).await
+    let result = view.update_only(&view_of_search, &filter, &resource, id, expected, context.now).await?;
+    update_response(context, &access, RestInteraction::Update, result, is_raw).await
 }
 
 /// DELETE {fhir_base}/{type}?…: deletes the only match of the search.
@@ -263,10 +263,14 @@ pub async fn conditional_delete(
 ) -> Result<Response, Problem> {
     let (access, filter) = conditional_request(context, kind, ScopePermissions::DELETE).await?;
     let expected = expected_version(context)?;
-    let searched = searched_view(context, &access, kind).await?;
+    let view_of_search = searched_view(context, &access, kind).await?;
     let view = permitted_view(context, &access, kind, ScopePermissions::DELETE).await?;
-    delete_response(context, &access, view.delete_only(&searched, &filter, expected, context.now).await?)
-        .await
+    delete_response(
+        context,
+        &access,
+        view.delete_only(&view_of_search, &filter, expected, context.now).await?,
+    )
+    .await
 }
 
 /// Checks that the token grants `permissions` on some resources of the type. Returns the access and the
@@ -297,11 +301,11 @@ pub async fn delete_resource(
 async fn delete_response(
     context: &RequestContext,
     access: &TokenAccess,
-    done: DeleteResult,
+    result: DeleteResult,
 ) -> Result<Response, Problem> {
-    recording::deleted(context, access, &done);
+    recording::deleted(context, access, &result);
     let response = reply::empty(StatusCode::NO_CONTENT);
-    let DeleteResult::Deleted(tombstone) = done else { return Ok(response) };
+    let DeleteResult::Deleted(tombstone) = result else { return Ok(response) };
     context.app.terminology_sync.apply_changes().await?;
     Ok(reply::with(response, header::ETAG, &format!("W/\"{}\"", tombstone.version)))
 }

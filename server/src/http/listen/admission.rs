@@ -131,11 +131,11 @@ impl AdmittedConnection {
         let address = group(client);
         let moved = async {
             loop {
-                let closed = self.admission.closed.notified();
+                let closing = self.admission.closed.notified();
                 match self.move_to(address) {
                     AdmissionDecision::Admit(()) => return true,
                     AdmissionDecision::Refuse => return false,
-                    AdmissionDecision::WaitForEviction => closed.await,
+                    AdmissionDecision::WaitForEviction => closing.await,
                 }
             }
         };
@@ -187,11 +187,11 @@ impl Admission {
     /// Waits until no connection is open.
     pub async fn all_closed(&self) {
         loop {
-            let closed = self.closed.notified();
+            let closing = self.closed.notified();
             if self.open() == 0 {
                 return;
             }
-            closed.await;
+            closing.await;
         }
     }
 
@@ -202,11 +202,11 @@ impl Admission {
         let state = Arc::new(ConnectionState::default());
         let admit = async {
             loop {
-                let closed = self.closed.notified();
+                let closing = self.closed.notified();
                 match self.decide(address, is_proxy, &state) {
                     AdmissionDecision::Admit(id) => return Some(id),
                     AdmissionDecision::Refuse => return None,
-                    AdmissionDecision::WaitForEviction => closed.await,
+                    AdmissionDecision::WaitForEviction => closing.await,
                 }
             }
         };
@@ -342,32 +342,34 @@ mod tests {
     #[tokio::test]
     async fn one_address_has_its_own_maximum_and_a_proxy_has_none() {
         let admission = Admission::new(ConnectionLimits { total: 10, per_address: 2 });
-        let held: Vec<_> = [admission.admit(ip(1), false).await, admission.admit(ip(1), false).await].into();
-        let busy: Vec<_> = held.iter().flatten().map(|admitted| admitted.state.begin_request()).collect();
+        let admissions: Vec<_> =
+            [admission.admit(ip(1), false).await, admission.admit(ip(1), false).await].into();
+        let busy: Vec<_> =
+            admissions.iter().flatten().map(|admitted| admitted.state.begin_request()).collect();
         assert!(admission.admit(ip(1), false).await.is_none());
         assert!(admission.admit(ip(2), false).await.is_some());
         let mut proxied = Vec::new();
         for _ in 0..5 {
             proxied.push(admission.admit(ip(3), true).await.expect("a proxy has no maximum of its own"));
         }
-        drop((busy, held));
+        drop((busy, admissions));
     }
 
     #[tokio::test]
     async fn a_client_behind_a_proxy_has_the_maximum_of_an_address() {
         let admission = Admission::new(ConnectionLimits { total: 100, per_address: 2 });
-        let mut held = Vec::new();
+        let mut admissions = Vec::new();
         for _ in 0..2 {
             let admitted = admission.admit(ip(3), true).await.unwrap();
             assert!(admitted.count_by_client(ip(7)).await);
-            held.push(admitted);
+            admissions.push(admitted);
         }
-        let busy: Vec<_> = held.iter().map(|admitted| admitted.state.begin_request()).collect();
+        let busy: Vec<_> = admissions.iter().map(|admitted| admitted.state.begin_request()).collect();
         let third = admission.admit(ip(3), true).await.unwrap();
         assert!(!third.count_by_client(ip(7)).await, "both connections of the client are busy");
         assert!(third.count_by_client(ip(8)).await, "another client");
         drop(busy);
-        let idle: Vec<_> = held.into_iter().map(hold).collect();
+        let idle: Vec<_> = admissions.into_iter().map(hold).collect();
         let fourth = admission.admit(ip(3), true).await.unwrap();
         assert!(fourth.count_by_client(ip(7)).await, "the oldest connection of the client is closed");
         assert_eq!(idle.iter().filter(|task| task.is_finished()).count(), 1);

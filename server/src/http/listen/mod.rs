@@ -122,11 +122,11 @@ impl HttpServer {
     {
         let mut logged = AcceptLog::default();
         loop {
-            let accepted = tokio::select! {
+            let accept_result = tokio::select! {
                 accepted = accept() => accepted,
                 () = wait_for_phase(phase, ServingPhase::Stopping) => return,
             };
-            match accepted {
+            match accept_result {
                 Ok((stream, peer)) => self.admit(admission, stream, peer, phase).await,
                 Err(error) => {
                     logged.failed_to_accept(&error);
@@ -183,14 +183,21 @@ impl HttpServer {
         tokio::spawn(async move {
             let state = Arc::clone(&admitted.state);
             let admitted = Arc::new(admitted);
-            let counted = Arc::clone(&admitted);
-            let connection =
-                Connection { peer, sends_header, state: Arc::clone(&state), counted, routes, timers, phase };
-            let ended = tokio::select! {
+            let connection_count = Arc::clone(&admitted);
+            let connection = Connection {
+                peer,
+                sends_header,
+                state: Arc::clone(&state),
+                counted: connection_count,
+                routes,
+                timers,
+                phase,
+            };
+            let end = tokio::select! {
                 ended = connection.serve(stream, transport) => ended,
                 () = state.evicted() => Err("closed for another connection".into()),
             };
-            if let Err(error) = ended {
+            if let Err(error) = end {
                 tracing::debug!(%peer, %error, "connection ended");
             }
             drop::<Arc<AdmittedConnection>>(admitted);

@@ -35,9 +35,9 @@ pub async fn authorize(context: &RequestContext) -> Result<Response, Problem> {
         let text = "The request of the application is too long. (The application can push it: RFC 9126.)";
         return Err(Problem::page(StatusCode::URI_TOO_LONG, text));
     }
-    let checked =
+    let outcome =
         context.app.identity.authorization.check_authorization_request(&context.query, context.now).await;
-    let request = match checked {
+    let request = match outcome {
         Ok(request) => request,
         Err(error) => return Err(request_problem(context, error).await),
     };
@@ -126,9 +126,9 @@ async fn take_next_step(
     {
         NextStep::Grant(ready) => {
             log_dropped_scopes(context, &request, &ready);
-            let granted = identity.authorization.grant_request(&request, *ready, context.now).await?;
+            let grant = identity.authorization.grant_request(&request, *ready, context.now).await?;
             end_interaction(context, &interaction).await;
-            return Ok(match granted {
+            return Ok(match grant {
                 Some(answer) => answer_response(answer),
                 None => redirect_error(&request.reply, ErrorCode::InvalidRequest, None),
             });
@@ -145,9 +145,9 @@ async fn take_next_step(
     // The continuation is bound to the browser, which may have no cookie yet.
     let (browser, set_cookie) = cookie::browser(context);
     let address = context.address_text();
-    let stored =
+    let interaction_result =
         identity.authorization.store_large_request(interaction, &browser, &address, context.now).await;
-    let (interaction, exceeded_limit) = stored?;
+    let (interaction, exceeded_limit) = interaction_result?;
     if let Some(limit) = exceeded_limit {
         log_large_request(&request.client.client_id, limit);
     }

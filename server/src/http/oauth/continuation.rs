@@ -30,8 +30,8 @@ pub async fn open_continuation(
             "This sign-in was not started in this browser, or has expired. Return to the application and start again.",
         ));
     };
-    let checked = context.app.identity.authorization.check_interaction(&interaction, context.now).await;
-    let request = match checked {
+    let outcome = context.app.identity.authorization.check_interaction(&interaction, context.now).await;
+    let request = match outcome {
         Ok(request) => request,
         Err(error) => return Err(request_problem(context, error).await),
     };

@@ -22,15 +22,15 @@ pub async fn authorize_device(context: &RequestContext, body: &mut RequestBody) 
     }
     context.add_pending(PendingKind::DeviceAuthorization, Some(&client))?;
     match identity.devices.begin_device_authorization(&client, form.get("scope"), context.now).await? {
-        Ok(begun) => {
+        Ok(start) => {
             let page = format!("{}/device", context.app.address.base_url);
             Ok(reply::no_store(reply::json(
                 StatusCode::OK,
                 &json!({
-                    "device_code": begun.device_code,
-                    "user_code": begun.user_code,
+                    "device_code": start.device_code,
+                    "user_code": start.user_code,
                     "verification_uri": page,
-                    "verification_uri_complete": format!("{page}?user_code={}", begun.user_code),
+                    "verification_uri_complete": format!("{page}?user_code={}", start.user_code),
                     "expires_in": lifetimes::DEVICE_CODE.as_secs(),
                     "interval": POLLING_INTERVAL.as_secs(),
                 }),

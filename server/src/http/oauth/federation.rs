@@ -98,20 +98,20 @@ pub async fn start_sign_in(context: &RequestContext, provider: String) -> Result
 /// GET {base}/oauth2/idpresponse/{provider}: the callback from the provider.
 pub async fn provider_callback(context: &RequestContext, provider: String) -> Result<Response, Problem> {
     let params = context.params();
-    let lost = || {
+    let expired = || {
         Problem::page(
             StatusCode::BAD_REQUEST,
             "This sign-in was not started in this browser, or has expired. Return to the application and start again.",
         )
     };
     let (Some(state), Some(browser)) = (params.get("state"), context.cookies.browser.as_deref()) else {
-        return Err(lost());
+        return Err(expired());
     };
-    let taken = context.app.identity.provider_sign_ins.take_provider_sign_in(state, browser, context.now);
-    let flow = taken.await?.ok_or_else(lost)?;
+    let sign_in = context.app.identity.provider_sign_ins.take_provider_sign_in(state, browser, context.now);
+    let flow = sign_in.await?.ok_or_else(expired)?;
     if flow.provider != provider {
         tracing::warn!(begun = flow.provider, answered = provider, "a sign-in ended at another provider");
-        return Err(lost());
+        return Err(expired());
     }
     if flow.link_to.is_some() {
         return link_account(context, &params, &flow).await;
@@ -259,9 +259,9 @@ async fn check_rights(
              has none of its rights. Map a role or a group instead"
         );
     }
-    let Some(named) = external.rights.fhir_user.take() else { return Ok(()) };
-    let local = references::local(&named, &context.app.address.fhir_base);
-    let found = match local {
+    let Some(reference) = external.rights.fhir_user.take() else { return Ok(()) };
+    let local = references::local(&reference, &context.app.address.fhir_base);
+    let patient = match local {
         Some((kind, id)) => match context.app.resources.read(kind, id).await {
             Ok(_) => Some(format!("{kind}/{id}")),
             Err(ResourceError::Store(error)) => return Err(error),
@@ -269,14 +269,14 @@ async fn check_rights(
         },
         None => None,
     };
-    if found.is_none() {
+    if patient.is_none() {
         tracing::warn!(
             provider,
-            fhir_user = named,
+            fhir_user = reference,
             "the FHIR resource of a user does not exist here; it is not used"
         );
     }
-    external.rights.fhir_user = found;
+    external.rights.fhir_user = patient;
     Ok(())
 }
 
@@ -303,9 +303,9 @@ async fn sign_in_external(
         LinkedUser::Refused(refusal) => {
             let entry = identity.users.versioned_user(&refusal.sub, context.now).await?;
             let username = entry.as_ref().map(|entry| entry.user.username.as_str());
-            let refused = RefusedUser { username, sub: &refusal.sub, reason: refusal.reason };
+            let refused_user = RefusedUser { username, sub: &refusal.sub, reason: refusal.reason };
             let log = &context.app.logs.refusals;
-            log.record_sign_in(&rules.name, &external.label(), &refused, context.now);
+            log.record_sign_in(&rules.name, &external.label(), &refused_user, context.now);
             return Ok(Admission::Refused(refusal));
         }
         LinkedUser::None => {}

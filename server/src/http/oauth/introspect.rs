@@ -27,8 +27,8 @@ async fn authenticate_caller(
     context: &RequestContext,
     form: &identity::params::Params,
 ) -> Result<Client, Problem> {
-    if let Ok(Some(sent)) = context.credentials() {
-        let access = context.authenticate_token(&sent).await?;
+    if let Ok(Some(credentials)) = context.credentials() {
+        let access = context.authenticate_token(&credentials).await?;
         if !access.scopes.contains(SCOPE) {
             let text = format!("the token lacks the scope {SCOPE}");
             let response = problem::oauth_error(StatusCode::FORBIDDEN, "insufficient_scope", Some(&text));

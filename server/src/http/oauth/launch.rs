@@ -112,13 +112,13 @@ fn check_fhir_context(items: &[Map<String, Value>]) -> Result<(), Problem> {
 
 /// Authenticates the token of the portal.
 async fn authenticate_portal(context: &RequestContext) -> Result<Arc<TokenAccess>, Problem> {
-    let Some(sent) = context.credentials()? else {
+    let Some(credentials) = context.credentials()? else {
         let text = "send an access token with the scope trefoil/launch";
         let response = problem::oauth_error(StatusCode::UNAUTHORIZED, "invalid_request", Some(text));
         return Err(reply::with(response, header::WWW_AUTHENTICATE, "Bearer").into());
     };
     let identity = &context.app.identity;
-    let access = context.authenticate_token(&sent).await?;
+    let access = context.authenticate_token(&credentials).await?;
     if access.scopes.has(NamedScope::CreateLaunch) && access.token.is_for_audience(&identity.issuer) {
         return Ok(access);
     }

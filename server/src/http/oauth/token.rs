@@ -108,14 +108,14 @@ async fn code_tokens(
     let need = |name: &'static str| {
         form.get(name).ok_or_else(|| token_problem("invalid_request", &format!("{name} is missing")))
     };
-    let sent = CodeExchange {
+    let exchange = CodeExchange {
         code: need("code")?,
         redirect_uri: need("redirect_uri")?,
         verifier: form.get("code_verifier"),
         jkt: jkt.as_deref(),
         resource: requested_resource(context, form)?,
     };
-    let grant = context.app.identity.grants.redeem_authorization_code(&sent, client, context.now).await?;
+    let grant = context.app.identity.grants.redeem_authorization_code(&exchange, client, context.now).await?;
     first_tokens(context, client, &grant).await
 }
 
@@ -237,14 +237,14 @@ fn backend_tokens(
         None => client.scopes.clone(),
     };
     // There is no user, so that scopes for users and for refresh tokens have no meaning.
-    let granted = requested.covered_by(&client.scopes).filter(|scope| match SmartScope::parse(scope) {
+    let scopes = requested.covered_by(&client.scopes).filter(|scope| match SmartScope::parse(scope) {
         Some(smart) => {
             smart.context == ScopeContext::System
                 && smart.query.is_none_or(|query| TypeFilter::is_supported(smart.kind, query))
         }
         None => !NamedScope::named(scope).is_some_and(NamedScope::needs_user),
     });
-    if granted.is_empty() {
+    if scopes.is_empty() {
         return Err(token_problem(
             "invalid_scope",
             "none of the requested scopes is registered for this client",
@@ -254,13 +254,13 @@ fn backend_tokens(
         token_type: token_type(jkt.as_deref()),
         access_token: context.app.identity.tokens.mint_backend_token(
             client,
-            &granted,
+            &scopes,
             jkt,
             resource,
             context.now,
         ),
         expires_in: context.app.identity.lifetimes.for_client(client).backend_access_token.as_secs(),
-        scope: granted.to_string(),
+        scope: scopes.to_string(),
         id_token: None,
         refresh_token: None,
         patient: None,

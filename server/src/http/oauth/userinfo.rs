@@ -16,12 +16,12 @@ fn bearer_problem(status: StatusCode, error: &str, description: &str) -> Problem
 
 /// Responds with the claims that the scopes of the token grant.
 pub async fn user_info(context: &RequestContext) -> Result<Response, Problem> {
-    let Some(sent) = context.credentials()? else {
+    let Some(credentials) = context.credentials()? else {
         let text = "send the access token as 'Authorization: Bearer TOKEN'";
         return Err(bearer_problem(StatusCode::BAD_REQUEST, "invalid_request", text));
     };
     let identity = &context.app.identity;
-    let access = context.authenticate_token(&sent).await?;
+    let access = context.authenticate_token(&credentials).await?;
     if !access.scopes.has(NamedScope::Openid) {
         let text = "the token lacks the scope openid";
         return Err(bearer_problem(StatusCode::FORBIDDEN, "insufficient_scope", text));

@@ -62,8 +62,8 @@ pub async fn show_question(context: &RequestContext) -> Result<Response, Problem
         read_question(context, &continuation).await?;
     let patient = match &patient {
         Some(id) => {
-            let found = read_patient(context, &user, id).await?;
-            Some(found.unwrap_or_else(|| NamedPatient::unknown(id)))
+            let patient = read_patient(context, &user, id).await?;
+            Some(patient.unwrap_or_else(|| NamedPatient::unknown(id)))
         }
         None => None,
     };

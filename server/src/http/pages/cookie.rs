@@ -31,8 +31,8 @@ pub fn clear_session(app: &App) -> String {
 
 /// The value of the browser cookie and, if the browser has none, the `Set-Cookie` of a new one.
 pub fn browser(context: &RequestContext) -> (String, Option<String>) {
-    if let Some(known) = &context.cookies.browser {
-        return (known.clone(), None);
+    if let Some(browser) = &context.cookies.browser {
+        return (browser.clone(), None);
     }
     let value = context.app.clock.random.secret();
     let set = format!(

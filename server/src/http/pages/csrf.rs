@@ -34,8 +34,9 @@ pub async fn read_form(context: &RequestContext, body: &mut RequestBody) -> Resu
     let body = body.bytes(FORM_LIMIT).await?;
     let form = Params::parse(&body);
     let browser = context.cookies.browser.as_deref().unwrap_or_default();
-    let sent = form.get("csrf").unwrap_or_default();
-    let is_genuine = bool::from(sent.as_bytes().ct_eq(form_token(browser).as_bytes())) && !browser.is_empty();
+    let token = form.get("csrf").unwrap_or_default();
+    let is_genuine =
+        bool::from(token.as_bytes().ct_eq(form_token(browser).as_bytes())) && !browser.is_empty();
     let same_site =
         context.header("sec-fetch-site").is_none_or(|site| matches!(site, "same-origin" | "none"));
     let same_origin =

@@ -17,9 +17,9 @@ impl Language {
     pub const ALL: [Self; 2] = [Self::English, Self::German];
 
     /// The language that `Accept-Language` prefers (RFC 9110 section 12.5.4), or English.
-    pub fn negotiate(accepted: &str) -> Self {
+    pub fn negotiate(header: &str) -> Self {
         let mut best = (Self::English, 0.0);
-        for range in accepted.split(',').take(20) {
+        for range in header.split(',').take(20) {
             let (tag, rest) = range.split_once(';').unwrap_or((range, ""));
             let weight = match rest.trim().strip_prefix("q=") {
                 Some(weight) => weight.trim().parse().unwrap_or(0.0),

@@ -37,14 +37,14 @@ pub struct WayBack {
 impl PageRequest {
     /// Returns what a page needs of a request.
     pub fn new(context: &RequestContext) -> Self {
-        let accepted = context.header(header::ACCEPT_LANGUAGE).unwrap_or_default();
+        let languages = context.header(header::ACCEPT_LANGUAGE).unwrap_or_default();
         let requested = OnceLock::new();
         // The choice of the user takes precedence over that of the application.
-        if let Some(chosen) = context.cookies.language.as_deref().and_then(Language::with_tag) {
-            let _ = requested.set(chosen);
+        if let Some(language) = context.cookies.language.as_deref().and_then(Language::with_tag) {
+            let _ = requested.set(language);
         }
         Self {
-            language: Language::negotiate(accepted),
+            language: Language::negotiate(languages),
             requested: Arc::new(requested),
             request_id: context.request_id.clone(),
             settings: context.app.settings(),

@@ -25,8 +25,8 @@ pub async fn passkey_script(_: &RequestContext) -> Result<Response, Problem> {
 }
 
 /// The options of a ceremony as JSON, for the script.
-pub fn ceremony_options(begun: &PasskeyCeremonyStart) -> Response {
-    reply::no_store(reply::json(StatusCode::OK, begun))
+pub fn ceremony_options(start: &PasskeyCeremonyStart) -> Response {
+    reply::no_store(reply::json(StatusCode::OK, start))
 }
 
 /// POST {base}/passkey/options: begins a sign-in without a user name.

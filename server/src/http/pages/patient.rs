@@ -112,11 +112,11 @@ pub async fn submit_choice(context: &RequestContext, body: &mut RequestBody) -> 
         let continuation = identity.authorization.sign_continuation(&interaction.denied(), browser);
         return Ok(resume_request(context, &continuation));
     }
-    let chosen = match form.get("patient") {
+    let choice = match form.get("patient") {
         Some(id) => read_patient(context, &user, id).await?,
         None => None,
     };
-    let Some(patient) = chosen else {
+    let Some(patient) = choice else {
         let text = "This patient does not exist, or you do not have access.";
         return Err(Problem::page(StatusCode::BAD_REQUEST, text));
     };

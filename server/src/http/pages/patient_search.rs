@@ -133,7 +133,7 @@ pub async fn find_patients(
 impl PatientPage {
     fn add(&mut self, resources: Vec<StoredResource>) {
         for resource in resources {
-            if !self.patients.iter().any(|known| known.id == resource.id) {
+            if !self.patients.iter().any(|patient| patient.id == resource.id) {
                 self.patients.push(resource.into());
             }
         }

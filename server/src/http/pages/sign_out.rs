@@ -25,9 +25,9 @@ const STORED_REQUEST_LIMIT: usize = 16 << 10;
 pub async fn sign_out(context: &RequestContext) -> Result<Response, Problem> {
     let params = context.params();
     let Some(id) = params.get("request") else { return Ok(process_request(context, &params).await?) };
-    let stored = context.app.identity.sessions.take_sign_out_request(id, context.now).await?;
+    let request = context.app.identity.sessions.take_sign_out_request(id, context.now).await?;
     // A page that is loaded again has no parameters, and then at most asks.
-    Ok(process_request(context, &Params::parse(stored.unwrap_or_default().as_bytes())).await?)
+    Ok(process_request(context, &Params::parse(request.unwrap_or_default().as_bytes())).await?)
 }
 
 async fn process_request(context: &RequestContext, params: &Params) -> Result<Response, StoreError> {
@@ -72,7 +72,7 @@ async fn back_address(
     client_id: String,
 ) -> Result<Option<String>, StoreError> {
     let Some(target) = params.get("post_logout_redirect_uri") else { return Ok(None) };
-    if params.get("client_id").is_some_and(|named| named != client_id) {
+    if params.get("client_id").is_some_and(|candidate| candidate != client_id) {
         return Ok(None);
     }
     let Some(client) = context.app.identity.clients.active_client(&client_id, context.now).await? else {

@@ -254,6 +254,6 @@ pub(super) fn page_error(error: &PageError) -> Response {
 }
 
 /// Shortens a value of the request, and removes control characters.
-fn printable(sent: Option<&str>) -> String {
-    sent.unwrap_or_default().chars().filter(|c| !c.is_control()).take(300).collect()
+fn printable(value: Option<&str>) -> String {
+    value.unwrap_or_default().chars().filter(|c| !c.is_control()).take(300).collect()
 }

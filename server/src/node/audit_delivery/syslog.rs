@@ -50,9 +50,9 @@ impl SyslogServer {
     /// them: they count as sent once the operating system has them.
     pub(super) async fn send(&mut self, lines: &[String]) -> Result<Delivered, DeliveryError> {
         let messages: String = lines.iter().map(|line| frame(&message(&self.node, line))).collect();
-        let sent = tokio::time::timeout(TIMEOUT, self.write(messages.as_bytes())).await;
+        let write_result = tokio::time::timeout(TIMEOUT, self.write(messages.as_bytes())).await;
         let late = || DeliveryError::failed(format!("no progress within {} s", TIMEOUT.as_secs()));
-        sent.map_err(|_| late())?.map_err(DeliveryError::failed)?;
+        write_result.map_err(|_| late())?.map_err(DeliveryError::failed)?;
         Ok(Delivered::default())
     }
 

@@ -87,24 +87,24 @@ mod tests {
             let query = STANDARD.encode(query);
             format!(r#"{{"entity":[{{"query":"{query}"}},{{"what":{{"reference":"{patient}"}}}}]}}"#)
         };
-        let kept = [
+        let other_lines = [
             line("GET https://h/Observation?subject=Patient/p10", "Patient/p10"),
             r#"{"entity":[{"what":{"reference":"Patient/p1"}}]}"#.to_owned(),
             r#"{"query":"cut off"#.to_owned(),
         ];
-        let found = [
+        let lines_of_patient = [
             line("GET https://h/Patient?name=Example&birthdate=1970-01-01", "Patient/p1"),
             line("GET https://h/Observation?subject=Patient%2Fp1", "Patient/none"),
         ];
-        let all: Vec<_> = kept.iter().chain(&found).cloned().collect();
+        let all: Vec<_> = other_lines.iter().chain(&lines_of_patient).cloned().collect();
         let path = folder.path().join("audit-2026-01-31.ndjson");
         fs::write(&path, all.join("\n")).unwrap();
         assert_eq!(erase_searches(folder.path(), "Patient/p1").unwrap(), 2);
         let after = fs::read_to_string(&path).unwrap();
         assert_eq!(after.len(), all.join("\n").len());
         let lines: Vec<_> = after.lines().collect();
-        assert_eq!(lines[..3], kept);
-        for (line, before) in lines[3..].iter().zip(&found) {
+        assert_eq!(lines[..3], other_lines);
+        for (line, before) in lines[3..].iter().zip(&lines_of_patient) {
             let parsed: serde_json::Value = serde_json::from_str(line).unwrap();
             let query = STANDARD.decode(parsed["entity"][0]["query"].as_str().unwrap()).unwrap();
             assert_eq!(String::from_utf8(query).unwrap().trim_end(), ERASED);

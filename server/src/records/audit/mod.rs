@@ -184,8 +184,8 @@ impl AuditLog {
         work: impl Future<Output = T>,
     ) -> (T, Result<(), NotRecorded>) {
         let request = AuditedRequest { audit: self, caller: Arc::new(caller) };
-        let done = CALLER.scope(request.caller.clone(), work).await;
-        (done, self.flush_of(&request.caller).await)
+        let result = CALLER.scope(request.caller.clone(), work).await;
+        (result, self.flush_of(&request.caller).await)
     }
 
     /// Waits until the lines of the current request are as durable as configured. Requests with many events
@@ -249,9 +249,9 @@ impl AuditLog {
             return StrangerEvent::Counted;
         }
         let source = caller.and_then(|caller| caller.address).map(source_network);
-        let counted = self.strangers.count(&(source, event.clone()), 1, now);
-        let is_known = counted == Counted::Further;
-        let has_room = counted == Counted::Written
+        let count = self.strangers.count(&(source, event.clone()), 1, now);
+        let is_known = count == Counted::Further;
+        let has_room = count == Counted::Written
             && self.varieties.count(&source, MAX_VARIETIES, now) == Counted::Written;
         if is_known {
             return StrangerEvent::Counted;
@@ -274,8 +274,8 @@ impl AuditLog {
     }
 
     /// Adds a count of further events of a minute that has ended.
-    pub fn add_count(&self, ended: EndedCount<AuditEvent>) {
-        self.add_counts(Vec::new(), vec![ended], self.clock.now());
+    pub fn add_count(&self, minute: EndedCount<AuditEvent>) {
+        self.add_counts(Vec::new(), vec![minute], self.clock.now());
     }
 
     fn add_counts(
@@ -461,21 +461,21 @@ mod tests {
             let caller = AuditCaller { address, ..AuditCaller::default() };
             audit.on_behalf(caller, async { audit.record(event) }).await.1.unwrap();
         };
-        let rejected = |reason: usize| AuditEvent::ClientRejected {
+        let rejection = |reason: usize| AuditEvent::ClientRejected {
             client_id: None,
             reason: format!("reason {reason}"),
         };
         for _ in 0..1_000 {
-            stranger(1, rejected(0)).await;
+            stranger(1, rejection(0)).await;
         }
-        stranger(2, rejected(0)).await;
+        stranger(2, rejection(0)).await;
         // One that varies the reasons.
         for reason in 0..1_000 {
-            stranger(3, rejected(reason)).await;
+            stranger(3, rejection(reason)).await;
         }
         second.fetch_add(60, Ordering::Relaxed);
         audit.write_counts();
-        stranger(1, rejected(0)).await;
+        stranger(1, rejection(0)).await;
         audit.close();
         let lines = lines(&data.path().join("audit"));
         let of = |last: u8| {
@@ -483,16 +483,16 @@ mod tests {
             let lines = lines.iter().filter(|line| line["agent"][0]["network"]["address"] == address);
             lines.cloned().collect::<Vec<_>>()
         };
-        let counted =
+        let further =
             |line: &Value| line["entity"][0]["detail"][0]["valueString"].as_str().map(str::to_owned);
         let first = of(1);
         assert_eq!(first.len(), 3);
-        assert_eq!(counted(&first[1]).as_deref(), Some("999"));
+        assert_eq!(further(&first[1]).as_deref(), Some("999"));
         assert_eq!(first[1]["period"]["end"], "1970-01-07T22:41:00.000Z");
         assert_eq!((of(2).len(), of(3).len()), (1, 21));
         let others: Vec<_> = lines.iter().filter(|line| line["outcomeDesc"] == "several reasons").collect();
         assert_eq!(others.len(), 2);
-        assert_eq!(counted(others[1]).as_deref(), Some("979"));
+        assert_eq!(further(others[1]).as_deref(), Some("979"));
         lines.iter().for_each(render::check_shape);
     }
 
@@ -502,8 +502,8 @@ mod tests {
             let data = tempfile::tempdir().unwrap();
             let audit = open(data.path(), durability, Clock::system());
             std::fs::remove_dir(data.path().join("audit")).unwrap();
-            let done = request(&audit, 1).await;
-            assert_eq!(done.is_err(), durability == Durability::Synced, "{durability:?}");
+            let response = request(&audit, 1).await;
+            assert_eq!(response.is_err(), durability == Durability::Synced, "{durability:?}");
             // Requests without events are answered.
             request(&audit, 0).await.unwrap();
         }

@@ -207,8 +207,8 @@ pub(super) fn render(
         AuditEntry::Rest(event) => rest::render(event, caller, observer),
         AuditEntry::Identity(event) => render_parts(describe(event), caller, observer),
         AuditEntry::Further { event, count, minute } => {
-            let counted = describe(event).detail("further-events", &count.to_string());
-            let mut parts = render_parts(counted, caller, observer);
+            let record = describe(event).detail("further-events", &count.to_string());
+            let mut parts = render_parts(record, caller, observer);
             // The events of a minute share one record, so that a client cannot fill the log.
             let end = *minute + SignedDuration::from_mins(1);
             parts["period"] =

@@ -60,14 +60,14 @@ async fn resources_under_a_cache_id_belong_to_one_address() {
         "resourceType": "ValueSet", "url": "https://app.example/colours", "status": "active",
         "compose": { "include": [{ "system": "https://app.example/colour", "concept": [{ "code": "red" }] }] },
     });
-    let ask = async |from: [u8; 4], sent: Option<&Value>| {
+    let ask = async |from: [u8; 4], form: Option<&Value>| {
         let mut parameter = vec![
             json!({ "name": "url", "valueUri": "https://app.example/colours" }),
             json!({ "name": "system", "valueUri": "https://app.example/colour" }),
             json!({ "name": "code", "valueCode": "red" }),
             json!({ "name": "cache-id", "valueId": "one-name" }),
         ];
-        parameter.extend(sent.map(|resource| json!({ "name": "tx-resource", "resource": resource })));
+        parameter.extend(form.map(|resource| json!({ "name": "tx-resource", "resource": resource })));
         let client = reqwest::Client::builder().local_address(Some(from.into())).no_proxy().build().unwrap();
         let body = json!({ "resourceType": "Parameters", "parameter": parameter }).to_string();
         let url = format!("http://{}/fhir/R4/ValueSet/$validate-code", server.address());

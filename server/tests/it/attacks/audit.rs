@@ -80,9 +80,9 @@ async fn kill_while_it_works(settings: &str, kills: usize) {
         let names: Vec<_> = (0..CLIENTS).map(|client| format!("k{kill}-{client}")).collect();
         let clients = futures_util::future::join_all(names.iter().map(|name| work(&server, name, &grants)));
         // The server is killed after a random number of granted tokens.
-        let wanted = random.u32(1..40);
+        let amount = random.u32(1..40);
         let killer = async {
-            grants.acquire_many(wanted).await.unwrap().forget();
+            grants.acquire_many(amount).await.unwrap().forget();
             server.signal("KILL");
         };
         let (received, ()) = tokio::join!(clients, killer);

@@ -23,13 +23,13 @@ async fn sign_in_and_writes_continue_during_a_flood_of_idle_connections() {
     trefoil_server::node::descriptors::descriptor_budget();
     let mut server = Server::in_fresh_folder().with_descriptors(300);
     server.start();
-    let mut held = Vec::new();
+    let mut connections = Vec::new();
     for n in 0..size(1_000, 10_000) {
         let from = [127, 0, 0, u8::try_from(2 + n % 5).unwrap()];
-        held.extend(connect_from(from, server.address()).await);
+        connections.extend(connect_from(from, server.address()).await);
         // The attacker keeps at most this many connections open, because its own descriptors are limited too.
-        if held.len() > 900 {
-            held.remove(0);
+        if connections.len() > 900 {
+            connections.remove(0);
         }
     }
     let started = Instant::now();
@@ -43,16 +43,16 @@ async fn sign_in_and_writes_continue_during_a_flood_of_idle_connections() {
     }
     report("10 tokens and writes beside a flood under ulimit -n 300", format!("{:?}", started.elapsed()));
     // The server must have closed most connections of the flood.
-    let mut closed = 0;
-    for stream in &mut held {
+    let mut ended_count = 0;
+    for stream in &mut connections {
         let read = tokio::time::timeout(Duration::from_millis(1), stream.read(&mut [0])).await;
-        closed += usize::from(matches!(read, Ok(Ok(0) | Err(_))));
+        ended_count += usize::from(matches!(read, Ok(Ok(0) | Err(_))));
     }
-    assert!(closed >= held.len() - 150, "{closed} of {}", held.len());
+    assert!(ended_count >= connections.len() - 150, "{ended_count} of {}", connections.len());
     let from: IpAddr = [127, 0, 0, 2].into();
     report(
         "connections of the flood that were closed",
-        format!("{closed} of {} ({from} and others)", held.len()),
+        format!("{ended_count} of {} ({from} and others)", connections.len()),
     );
 }
 

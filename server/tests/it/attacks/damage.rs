@@ -140,14 +140,14 @@ async fn answers(server: &Server, old: &[String]) -> Result<Vec<Vec<u8>>, String
     };
     let keys = get(&format!("{}/.well-known/jwks.json", server.base()), "", "identity").await?;
     let token = server.try_backend_token("system/*.read").await?;
-    let mut found = vec![keys];
+    let mut answers_so_far = vec![keys];
     let kick_off = client.get(format!("{}/$export", server.fhir())).bearer_auth(&token).send().await;
     let kick_off = kick_off.map_err(|error| error.to_string())?;
     let Some(status) = kick_off.headers().get("content-location") else {
         return Err(format!("$export: {}", kick_off.status()));
     };
     let status = status.to_str().unwrap().to_owned();
-    let ended = loop {
+    let outcome = loop {
         let answer =
             client.get(&status).bearer_auth(&token).send().await.map_err(|error| error.to_string())?;
         match answer.status().as_u16() {
@@ -156,15 +156,15 @@ async fn answers(server: &Server, old: &[String]) -> Result<Vec<Vec<u8>>, String
             status => return Err(format!("the export failed: {status}")),
         }
     };
-    for file in ended["output"].as_array().unwrap() {
-        found.push(file["count"].to_string().into_bytes());
-        found.push(get(file["url"].as_str().unwrap(), &token, "identity").await?);
+    for file in outcome["output"].as_array().unwrap() {
+        answers_so_far.push(file["count"].to_string().into_bytes());
+        answers_so_far.push(get(file["url"].as_str().unwrap(), &token, "identity").await?);
     }
     for url in old {
-        found.push(get(url, &token, "identity").await?);
-        found.push(get(url, &token, "gzip").await?);
+        answers_so_far.push(get(url, &token, "identity").await?);
+        answers_so_far.push(get(url, &token, "gzip").await?);
     }
-    Ok(found)
+    Ok(answers_so_far)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -195,10 +195,10 @@ async fn damage_to_the_folder_of_a_stopped_server_is_always_detected() {
         } else {
             // The test needs `demo.json`; the server reads it only at the start.
             fs::copy(saved.path().join("demo.json"), server.data().join("demo.json")).unwrap();
-            let found = answers(&server, &old).await;
+            let outcome = answers(&server, &old).await;
             server.kill();
-            match found {
-                Ok(found) if found == sound => "harmless",
+            match outcome {
+                Ok(current) if current == sound => "harmless",
                 Ok(_) => panic!("{} {damage:?} was not detected; the log: {}", file.display(), server.log()),
                 Err(_) => "reported",
             }

@@ -57,8 +57,8 @@ async fn exports_leave_enough_space_for_sign_ins() {
     let ready = client.get(format!("{}/health/ready", server.base())).send().await.unwrap();
     assert_eq!(ready.status(), 200);
     let space = || {
-        let found = rustix::fs::statvfs(disk.0.path()).unwrap();
-        found.f_bavail * found.f_frsize
+        let space = rustix::fs::statvfs(disk.0.path()).unwrap();
+        space.f_bavail * space.f_frsize
     };
     let before = space();
     let mut deleted = 0;

@@ -28,7 +28,7 @@ async fn ask(stream: &mut TcpStream) -> bool {
 /// Opens connections from several addresses. Every fifth one is slow and stops within the request headers.
 /// The others have sent a request and stay open.
 async fn crowd(server: &Server, count: usize) -> Vec<TcpStream> {
-    let mut held = Vec::new();
+    let mut connections = Vec::new();
     for n in 0..count {
         let socket = TcpSocket::new_v4().unwrap();
         let from = [127, 0, 2, u8::try_from(1 + n % 40).unwrap()];
@@ -39,9 +39,9 @@ async fn crowd(server: &Server, count: usize) -> Vec<TcpStream> {
         } else {
             ask(&mut stream).await;
         }
-        held.push(stream);
+        connections.push(stream);
     }
-    held
+    connections
 }
 
 /// Returns the 99th percentile of the request time, for clients with persistent connections. A client opens a
@@ -82,12 +82,12 @@ async fn clients_are_served_during_many_other_connections() {
         server.start();
         let requests = size(400, 20_000);
         let quiet = p99(&server, requests).await;
-        let held = crowd(&server, size(1_500, 10_000)).await;
+        let connections = crowd(&server, size(1_500, 10_000)).await;
         let crowded = p99(&server, requests).await;
         let limit = descriptors.map_or("no limit".to_owned(), |limit| format!("ulimit -n {limit}"));
         let (quiet, crowded) = (quiet.as_micros(), crowded.as_micros());
         report(
-            &format!("p99 beside {} connections, {limit}", held.len()),
+            &format!("p99 beside {} connections, {limit}", connections.len()),
             format!("{crowded} µs, {:.1} times the quiet {quiet} µs", crowded as f64 / quiet as f64),
         );
     }

@@ -25,8 +25,8 @@ async fn stalled_uploads_hold_at_most_the_memory_budget() {
         let mut stream = TcpStream::connect(server.address()).await.unwrap();
         stream.write_all(head.as_bytes()).await.unwrap();
         // The server may stop reading. Bytes that it does not read stay in the socket buffers.
-        let sent = async { stream.write_all(&vec![b' '; MIB - 1]).await };
-        drop(tokio::time::timeout(Duration::from_secs(1), sent).await);
+        let upload = async { stream.write_all(&vec![b' '; MIB - 1]).await };
+        drop(tokio::time::timeout(Duration::from_secs(1), upload).await);
         stream
     };
     let mut stalled = Vec::new();
@@ -42,7 +42,7 @@ async fn stalled_uploads_hold_at_most_the_memory_budget() {
         request.header("content-type", "application/fhir+json").body(body).send()
     };
     // This request is rejected when the server has read the other uploads and the budget is used up.
-    let refused = async {
+    let refusal = async {
         loop {
             let answer = post(group(MIB - 200)).await.unwrap();
             if answer.status() != 201 {
@@ -56,11 +56,11 @@ async fn stalled_uploads_hold_at_most_the_memory_budget() {
             }
         }
     };
-    let refused = tokio::time::timeout(Duration::from_secs(60), refused)
+    let refusal = tokio::time::timeout(Duration::from_secs(60), refusal)
         .await
         .expect("a request is rejected when the memory budget is used up");
-    assert_eq!(refused.status(), 503);
-    assert_eq!(refused.headers()["retry-after"], "5");
+    assert_eq!(refusal.status(), 503);
+    assert_eq!(refusal.headers()["retry-after"], "5");
     // A small body does not count against the budget.
     assert_eq!(post(group(0)).await.unwrap().status(), 201);
     drop(stalled);

@@ -27,8 +27,8 @@ async fn concurrent_attempts_get_no_more_guesses_than_consecutive_ones() {
     let server = Server::demo();
     let user = server.demo_json()["users"][0].clone();
     let name = user["username"].as_str().unwrap();
-    let mut known = Browser::new(&server);
-    tokens(&server, &mut known, &user).await;
+    let mut browser_of_user = Browser::new(&server);
+    tokens(&server, &mut browser_of_user, &user).await;
 
     let mut guesses = Vec::new();
     for n in 0..size(60, 200) {
@@ -57,6 +57,6 @@ async fn concurrent_attempts_get_no_more_guesses_than_consecutive_ones() {
     assert_eq!(evaluated + locked + count(503), answers.len(), "{answers:?}");
 
     // The user can still sign in from a browser that was used before.
-    known.cookies.retain(|name| name.contains("device"));
-    tokens(&server, &mut known, &user).await;
+    browser_of_user.cookies.retain(|name| name.contains("device"));
+    tokens(&server, &mut browser_of_user, &user).await;
 }

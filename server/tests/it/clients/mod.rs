@@ -118,19 +118,19 @@ async fn smart_fetch_gets_exactly_the_changes_on_its_second_day() {
     let server = Server::demo();
     let out = tempfile::tempdir().unwrap();
     let first = smart_fetch_day(&server, out.path(), "first");
-    let found: Vec<_> = first["found"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
-    let patient = found.iter().find(|one| one.starts_with("Patient/")).unwrap();
-    let observation = found.iter().find(|one| one.starts_with("Observation/")).unwrap();
+    let ids: Vec<_> = first["found"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
+    let patient = ids.iter().find(|one| one.starts_with("Patient/")).unwrap();
+    let observation = ids.iter().find(|one| one.starts_with("Observation/")).unwrap();
 
     // An edit, a late addition with an old clinical date, and a deletion.
     let writer = Writer::register(&server, "writer", "system/*.cruds", &[]).await;
-    let mut changed: serde_json::Value = writer.get(patient, "*/*").await.json().await.unwrap();
-    changed["active"] = serde_json::json!(changed["active"] != true);
+    let mut patient_body: serde_json::Value = writer.get(patient, "*/*").await.json().await.unwrap();
+    patient_body["active"] = serde_json::json!(patient_body["active"] != true);
     let late = serde_json::json!({
         "resourceType": "Observation", "id": "late", "status": "final", "code": { "text": "late" },
         "subject": { "reference": patient }, "effectiveDateTime": "2001-02-03",
     });
-    assert_eq!(writer.put(&changed).await.status(), 200);
+    assert_eq!(writer.put(&patient_body).await.status(), 200);
     assert_eq!(writer.put(&late).await.status(), 201);
     let deleted = writer.request(reqwest::Method::DELETE, observation).send().await.unwrap();
     assert_eq!(deleted.status(), 204);
@@ -227,8 +227,8 @@ fn duckdb_applies_an_increment_with_the_lines_of_the_documentation() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let run = |args: &[&str]| {
-        let done = server.trefoil(args);
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        let command_output = server.trefoil(args);
+        assert!(command_output.status.success(), "{}", String::from_utf8_lossy(&command_output.stderr));
     };
     let basic = |id: &str, language: &str| {
         serde_json::json!({ "resourceType": "Basic", "id": id, "language": language }).to_string()

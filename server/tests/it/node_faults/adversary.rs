@@ -32,7 +32,7 @@ pub async fn attack(
         let faults = nodes.iter_mut().take(count).enumerate().map(|(other, node)| {
             let mut random = random.fork();
             async move {
-                let begun = world.now();
+                let start = world.now();
                 let name = match (round as usize + 2 * other) % 5 {
                     0 => pause(world, exports, node, &mut random).await,
                     1 => kill(node, &mut random).await,
@@ -48,7 +48,7 @@ pub async fn attack(
                     // A write waits for each of two nodes that fall silent one after the other, and then
                     // gives up.
                     affected: if count == 1 { Affected::Node(node.number) } else { Affected::AllNodes },
-                    begun,
+                    begun: start,
                     ended: world.now(),
                 };
                 world.record(|history| history.faults.push(fault));

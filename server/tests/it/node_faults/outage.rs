@@ -82,7 +82,7 @@ async fn stop(
     shutdown: Shutdown,
     length: Duration,
 ) -> Outage {
-    let begun = world.now();
+    let start = world.now();
     tokio::task::block_in_place(|| database.stop(shutdown)).unwrap();
     let stopped = world.now();
     for node in 0..NODES {
@@ -90,10 +90,10 @@ async fn stop(
         assert_eq!((status.as_u16(), text.as_str()), (503, "the database is unavailable\n"), "node {node}");
         assert_eq!(health(nodes, node, "live").await.0, StatusCode::OK);
     }
-    tokio::time::sleep(length.saturating_sub(world.now() - begun)).await;
+    tokio::time::sleep(length.saturating_sub(world.now() - start)).await;
     let started = world.now();
     tokio::task::block_in_place(|| database.restart()).unwrap();
-    let ended = world.now();
+    let end = world.now();
     let restarted = Instant::now();
     for node in 0..NODES {
         while health(nodes, node, "ready").await.0 != StatusCode::OK {
@@ -104,9 +104,9 @@ async fn stop(
     let ready = world.now();
     let name = format!("the database was stopped ({shutdown:?})");
     world.record(|history| {
-        history.faults.push(FaultSpan { name, affected: Affected::AllNodes, begun, ended })
+        history.faults.push(FaultSpan { name, affected: Affected::AllNodes, begun: start, ended: end })
     });
-    Outage { shutdown, begun, stopped, started, ended, ready }
+    Outage { shutdown, begun: start, stopped, started, ended: end, ready }
 }
 
 /// Returns the status and the text of a health endpoint.
@@ -144,8 +144,8 @@ fn check_outage(history: &History, outage: &Outage) {
     let mut first: BTreeMap<&str, Duration> = BTreeMap::new();
     for event in history.events.iter().filter(|event| event.is_accepted() && event.ended > *started) {
         let time = event.ended.saturating_sub(*ended);
-        let known = first.entry(event.action.name()).or_insert(time);
-        *known = time.min(*known);
+        let first_time = first.entry(event.action.name()).or_insert(time);
+        *first_time = time.min(*first_time);
     }
     for name in ["assertion", "code", "token in use", "revocation", "write", "read", "conditional create"] {
         let time = first.get(name).unwrap_or_else(|| panic!("no {name} succeeded"));

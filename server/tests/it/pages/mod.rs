@@ -58,8 +58,8 @@ async fn look(driver: &Driver, name: &str) {
         let wrong = driver.run(CHECKS).await;
         assert_eq!(wrong, Value::Array(Vec::new()), "{name}, {scheme}, {width} wide");
         if let Some(axe) = &axe {
-            let found = driver.run(&format!("{axe}\n{AXE}")).await;
-            assert_eq!(found, Value::Array(Vec::new()), "{name}, {scheme}, {width} wide, axe-core");
+            let violations = driver.run(&format!("{axe}\n{AXE}")).await;
+            assert_eq!(violations, Value::Array(Vec::new()), "{name}, {scheme}, {width} wide, axe-core");
         }
         if let Some(folder) = &pictures {
             std::fs::create_dir_all(folder).unwrap();
@@ -196,8 +196,8 @@ async fn the_console_is_accessible() {
     let go = async |path: &str| driver.go(&format!("{base}{path}")).await;
     // A refused request, with its reason.
     let plain = authorize(&demo["native"], "http://localhost:1/callback", "openid", "");
-    let refused = plain.replace("code_challenge_method=S256", "code_challenge_method=plain");
-    server.client().get(format!("{base}{refused}")).send().await.unwrap();
+    let plain_request = plain.replace("code_challenge_method=S256", "code_challenge_method=plain");
+    server.client().get(format!("{base}{plain_request}")).send().await.unwrap();
     go("/console").await;
     driver.fill("#username", "willow").await;
     driver.fill("#password", demo["user"]["password"].as_str().unwrap()).await;
@@ -267,10 +267,10 @@ async fn the_home_page_is_replaced_or_switched_off() {
         (302, &"https://portal.example/".parse().unwrap())
     );
     std::fs::write(&settings, "[pages]\nhome = \"http://portal.example/\"\n").unwrap();
-    let refused = server.trefoil(&["reload"]);
+    let reload = server.trefoil(&["reload"]);
     assert!(
-        String::from_utf8_lossy(&refused.stderr).contains("home: write on, off, or the address"),
-        "{refused:?}"
+        String::from_utf8_lossy(&reload.stderr).contains("home: write on, off, or the address"),
+        "{reload:?}"
     );
     assert_eq!(home().await.status(), 302, "the settings of before stay");
     std::fs::write(&settings, "[pages]\ndocumentation = \"https://docs.example/{version}/\"\n").unwrap();
@@ -280,9 +280,9 @@ async fn the_home_page_is_replaced_or_switched_off() {
     assert!(page.contains(&link), "{page}");
     for setting in ["documentation", "imprint", "privacy"] {
         std::fs::write(&settings, format!("[pages]\n{setting} = \"javascript:alert(1)\"\n")).unwrap();
-        let refused = server.trefoil(&["reload"]);
+        let reload = server.trefoil(&["reload"]);
         let says = format!("{setting}: write an address");
-        assert!(String::from_utf8_lossy(&refused.stderr).contains(&says), "{refused:?}");
+        assert!(String::from_utf8_lossy(&reload.stderr).contains(&says), "{reload:?}");
     }
     let texts = "help = \"mailto:help@example.org\"\ndescription = \"The records of a ward.\"\n\
                  sign_in_text = \"Use the account of the ward.\"\nde = { sign_in_text = \"Mit dem Stationskonto.\" }\n";
@@ -301,13 +301,13 @@ async fn the_home_page_is_replaced_or_switched_off() {
         let page = page.send().await.unwrap().text().await.unwrap();
         assert!(page.contains(expected), "{page}");
     }
-    for (refused, expected) in [
+    for (reload, expected) in [
         ("help = \"javascript:alert(1)\"", "help: write an address"),
         ("description = \" \"", "description: a sentence must have 1 to 300 printable characters"),
         ("de = { sign_in_text = \"one\\ntwo\" }", "sign_in_text: a sentence must have"),
         ("de = { name = \"x\" }", "unknown field `name`"),
     ] {
-        std::fs::write(&settings, format!("[pages]\n{refused}\n")).unwrap();
+        std::fs::write(&settings, format!("[pages]\n{reload}\n")).unwrap();
         let output = server.trefoil(&["reload"]);
         assert!(String::from_utf8_lossy(&output.stderr).contains(expected), "{output:?}");
     }

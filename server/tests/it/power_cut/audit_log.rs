@@ -52,8 +52,8 @@ fn check(root: &Path, marks: &[&str]) -> Result<(), String> {
         let LogLine { day, text } = line(number);
         // A line of a power cut may consist of zeros, or end early.
         let file = root.join(format!("data/audit/audit-{day}.ndjson"));
-        let found = std::fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-        if !found.split_inclusive(|byte| *byte == b'\n').any(|line| line == text.as_bytes()) {
+        let bytes = std::fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        if !bytes.split_inclusive(|byte| *byte == b'\n').any(|line| line == text.as_bytes()) {
             return Err(format!("line {number} of {acknowledged} is missing"));
         }
     }

@@ -75,17 +75,17 @@ fn check(root: &Path, marks: &[&str]) -> Result<(), String> {
     let indexes = SavedIndexes::open(&data).map_err(|error| error.to_string())?;
     indexes.remove_partial().map_err(|error| error.to_string())?;
 
-    let mut found = BTreeMap::new();
+    let mut releases = BTreeMap::new();
     for change in indexes.releases().map_err(|error| error.to_string())? {
         let TerminologyChange::Index { index, .. } = change else { panic!("a release is an index") };
-        found.insert(index.url().to_owned(), index.concepts());
+        releases.insert(index.url().to_owned(), index.concepts());
     }
     for system in ["a", "b"] {
         let of = |until: usize| {
             let saved = RELEASES[..until.min(RELEASES.len())].iter().rfind(|(name, _)| *name == system);
             saved.map(|(_, concepts)| *concepts)
         };
-        let there = found.get(&format!("http://example.org/{system}")).copied();
+        let there = releases.get(&format!("http://example.org/{system}")).copied();
         if there != of(acknowledged) && there != of(acknowledged + 1) {
             return Err(format!(
                 "{acknowledged} indexes were acknowledged; release {system} has {there:?} concepts"
@@ -93,11 +93,11 @@ fn check(root: &Path, marks: &[&str]) -> Result<(), String> {
         }
         // An import of the same source is skipped only if this source is loaded.
         for (_, concepts) in RELEASES.iter().filter(|(name, _)| *name == system) {
-            let known = indexes.release_of(&concepts.to_string()).map_err(|error| error.to_string())?;
-            if known.as_ref().is_some_and(|(_, index)| index.concepts() != *concepts) {
+            let release = indexes.release_of(&concepts.to_string()).map_err(|error| error.to_string())?;
+            if release.as_ref().is_some_and(|(_, index)| index.concepts() != *concepts) {
                 return Err(format!("release {system} has the hash of another source"));
             }
-            if known.is_none()
+            if release.is_none()
                 && of(acknowledged) == Some(*concepts)
                 && of(acknowledged + 1) == of(acknowledged)
             {

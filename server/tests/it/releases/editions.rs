@@ -9,7 +9,7 @@ async fn an_extension_is_imported_with_its_base_in_one_command() {
     let [base, extension] = [releases().join(INTERNATIONAL), releases().join(EXTENSION)];
     imported(&import(&server, &base));
     server.start();
-    let asked = Asked::of(&server);
+    let terminology = TerminologyClient::of(&server);
 
     // Without its base, the extension is rejected, even if the base was imported before.
     let output = import(&server, &extension);
@@ -20,22 +20,22 @@ async fn an_extension_is_imported_with_its_base_in_one_command() {
         assert!(printed.contains(part), "{part}: {printed}");
     }
     let query = [("system", SCT), ("code", DUCKWEED)];
-    assert_eq!(asked.get("CodeSystem/$lookup", &query).await.0, 404);
+    assert_eq!(terminology.get("CodeSystem/$lookup", &query).await.0, 404);
 
     let printed = imported(&import_all(&server, &[&extension, &base]));
     assert!(printed.contains("snomed.info-sct-70011000888101-version-20250401"), "{printed}");
     let edition = format!("{SCT}/70011000888101/version/20250401");
     let query = [("system", SCT), ("version", edition.as_str()), ("code", LILY)];
-    let (status, answer) = asked.get("CodeSystem/$lookup", &query).await;
+    let (status, answer) = terminology.get("CodeSystem/$lookup", &query).await;
     assert_eq!((status, parameter(&answer, "display")), (200, Some(&json!("Pond lily"))), "{answer}");
-    assert!(asked.is_in(&format!("{edition}?fhir_vs=ecl/< 700111004"), SCT, DUCKWEED).await);
-    assert!(!asked.is_in(&format!("{edition}?fhir_vs=ecl/< {PLANT}"), SCT, FERN).await);
+    assert!(terminology.is_in(&format!("{edition}?fhir_vs=ecl/< 700111004"), SCT, DUCKWEED).await);
+    assert!(!terminology.is_in(&format!("{edition}?fhir_vs=ecl/< {PLANT}"), SCT, FERN).await);
     // The International Edition is unchanged.
     let international = format!("{SCT}/900000000000207008");
     let query = [("system", SCT), ("version", international.as_str()), ("code", LILY)];
-    let (status, answer) = asked.get("CodeSystem/$lookup", &query).await;
+    let (status, answer) = terminology.get("CodeSystem/$lookup", &query).await;
     assert_eq!((status, parameter(&answer, "display")), (200, Some(&json!("Water lily"))), "{answer}");
-    assert!(asked.is_in(&format!("{international}?fhir_vs=ecl/< {PLANT}"), SCT, FERN).await);
+    assert!(terminology.is_in(&format!("{international}?fhir_vs=ecl/< {PLANT}"), SCT, FERN).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,16 +51,18 @@ async fn a_national_edition_is_the_default_while_its_base_is_current() {
     assert!(printed.contains(&national), "{printed}");
     assert!(imported(&server.trefoil(&["status"])).contains(&national));
     server.start();
-    let asked = Asked::of(&server);
+    let terminology = TerminologyClient::of(&server);
     let display = async |code: &str| {
-        let (status, answer) = asked.get("CodeSystem/$lookup", &[("system", SCT), ("code", code)]).await;
+        let (status, answer) =
+            terminology.get("CodeSystem/$lookup", &[("system", SCT), ("code", code)]).await;
         (status, parameter(&answer, "display").cloned(), answer)
     };
     assert_eq!(display(LILY).await.1, Some(json!("Pond lily")));
     assert_eq!(display(DUCKWEED).await.0, 200);
-    assert_eq!(asked.subsumes(SCT, "700111004", DUCKWEED).await, "subsumes");
-    assert!(!asked.expanded(&flowers).await.contains(&IRIS.to_owned()));
-    let (_, described) = asked.get("CodeSystem/snomed.info-sct-70011000888101-version-20250401", &[]).await;
+    assert_eq!(terminology.subsumes(SCT, "700111004", DUCKWEED).await, "subsumes");
+    assert!(!terminology.expanded(&flowers).await.contains(&IRIS.to_owned()));
+    let (_, described) =
+        terminology.get("CodeSystem/snomed.info-sct-70011000888101-version-20250401", &[]).await;
     let artifact = &described["extension"][0]["valueRelatedArtifact"]["resource"];
     assert_eq!(*artifact, format!("{SCT}|{SCT}/900000000000207008/version/20250101"), "{described}");
 
@@ -81,8 +83,8 @@ async fn a_national_edition_is_the_default_while_its_base_is_current() {
     let validate = [("url", SCT), ("code", DUCKWEED)];
     for answer in [
         answer,
-        asked.get("CodeSystem/$subsumes", &subsumes).await.1,
-        asked.get("CodeSystem/$validate-code", &validate).await.1,
+        terminology.get("CodeSystem/$subsumes", &subsumes).await.1,
+        terminology.get("CodeSystem/$validate-code", &validate).await.1,
     ] {
         let text = answer.to_string().replace('\\', "");
         for part in ["it is in http://snomed.info/sct/70011000888101/version/20250401", &preference] {

@@ -25,15 +25,15 @@ async fn a_broken_release_changes_nothing() {
     };
     check(&import(&server, &broken));
     server.start();
-    Asked::of(&server).knows_the_garden().await;
+    TerminologyClient::of(&server).knows_the_garden().await;
     check(&import(&server, &broken));
-    Asked::of(&server).knows_the_garden().await;
+    TerminologyClient::of(&server).knows_the_garden().await;
 
     // After the line is repaired, the release replaces the first one.
     lines.remove(4);
     fs::write(&file, lines.join("\r\n") + "\r\n").unwrap();
     imported(&import(&server, &broken));
-    assert_eq!(Asked::of(&server).subsumes(SCT, FLOWER, LILY).await, "not-subsumed");
+    assert_eq!(TerminologyClient::of(&server).subsumes(SCT, FLOWER, LILY).await, "not-subsumed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -44,7 +44,7 @@ async fn releases_survive_restarts_and_a_damaged_index_affects_only_its_release(
     // A crash right after the acknowledgement must not lose the release.
     server.kill();
     server.start();
-    Asked::of(&server).knows_the_garden().await;
+    TerminologyClient::of(&server).knows_the_garden().await;
     assert_eq!(server.stop(), Some(0));
 
     let folder = server.data().join("terminology/releases");
@@ -58,16 +58,16 @@ async fn releases_survive_restarts_and_a_damaged_index_affects_only_its_release(
     fs::write(&damaged, bytes).unwrap();
     server.start();
     assert!(server.log().contains("loinc.org-0.1.index"), "{}", server.log());
-    let asked = Asked::of(&server);
-    asked.knows_the_garden().await;
+    let terminology = TerminologyClient::of(&server);
+    terminology.knows_the_garden().await;
     let loinc = [("system", "http://loinc.org"), ("code", "90001-1")];
     // The resource that describes the release is stored, so that the code system is known and lacks its
     // concepts.
-    let (status, answer) = asked.get("CodeSystem/$lookup", &loinc).await;
+    let (status, answer) = terminology.get("CodeSystem/$lookup", &loinc).await;
     assert_eq!(status, 422, "{answer}");
     assert!(answer.to_string().contains("not-present"), "{answer}");
     imported(&import(&server, &releases().join("Loinc_0.1")));
-    assert_eq!(asked.get("CodeSystem/$lookup", &loinc).await.0, 200);
+    assert_eq!(terminology.get("CodeSystem/$lookup", &loinc).await.0, 200);
 }
 
 /// Returns the names of the entries in the folder of releases.
@@ -117,10 +117,10 @@ async fn a_killed_import_resumes_after_the_completed_releases() {
     fs::write(&half, "TREFOIL").unwrap();
     server.start();
     assert_eq!(kept(&server), all);
-    let asked = Asked::of(&server);
-    asked.knows_the_garden().await;
+    let terminology = TerminologyClient::of(&server);
+    terminology.knows_the_garden().await;
     let query = [("system", "http://garden.example/many"), ("code", "h399999")];
-    assert_eq!(asked.get("CodeSystem/$lookup", &query).await.0, 200);
+    assert_eq!(terminology.get("CodeSystem/$lookup", &query).await.0, 200);
 
     // All releases are stored. A changed release and a release with a damaged index are imported again.
     let printed = imported(&import_all(&server, &both));
@@ -133,7 +133,7 @@ async fn a_killed_import_resumes_after_the_completed_releases() {
         "{printed}"
     );
     let query = [("system", "http://garden.example/many"), ("code", "h7")];
-    let (_, answer) = asked.get("CodeSystem/$lookup", &query).await;
+    let (_, answer) = terminology.get("CodeSystem/$lookup", &query).await;
     assert_eq!(parameter(&answer, "display"), Some(&json!("Herb seven")), "{answer}");
     fs::write(server.data().join("terminology/releases").join(&of_base[0]), "damaged").unwrap();
     let printed = imported(&import_all(&server, &both));

@@ -74,12 +74,12 @@ fn imported(output: &Output) -> String {
 }
 
 /// A running server with a client for terminology requests.
-struct Asked {
+struct TerminologyClient {
     client: reqwest::Client,
     fhir: String,
 }
 
-impl Asked {
+impl TerminologyClient {
     fn of(server: &Server) -> Self {
         Self { client: server.client(), fhir: server.fhir() }
     }
@@ -110,8 +110,8 @@ impl Asked {
     async fn expanded(&self, set: &str) -> Vec<String> {
         let (status, answer) = self.get("ValueSet/$expand", &[("url", set), ("excludeNested", "true")]).await;
         assert_eq!(status, 200, "{set}: {answer}");
-        let listed = answer["expansion"]["contains"].as_array().unwrap().iter();
-        let mut codes: Vec<_> = listed.map(|one| one["code"].as_str().unwrap().to_owned()).collect();
+        let concepts = answer["expansion"]["contains"].as_array().unwrap().iter();
+        let mut codes: Vec<_> = concepts.map(|one| one["code"].as_str().unwrap().to_owned()).collect();
         codes.sort();
         codes
     }
@@ -130,8 +130,8 @@ impl Asked {
 /// Returns the value of a parameter of a response.
 fn parameter<'a>(answer: &'a Value, name: &str) -> Option<&'a Value> {
     let all = answer["parameter"].as_array()?;
-    let found = all.iter().find(|parameter| parameter["name"] == name)?.as_object()?;
-    found.iter().find(|(member, _)| member.starts_with("value")).map(|(_, value)| value)
+    let parameter_found = all.iter().find(|parameter| parameter["name"] == name)?.as_object()?;
+    parameter_found.iter().find(|(member, _)| member.starts_with("value")).map(|(_, value)| value)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -142,17 +142,19 @@ async fn releases_imported_before_the_start_are_served() {
         assert!(printed.contains(format), "{format}: {printed}");
     }
     server.start();
-    let asked = Asked::of(&server);
-    asked.knows_the_garden().await;
+    let terminology = TerminologyClient::of(&server);
+    terminology.knows_the_garden().await;
 
-    let (status, answer) = asked.get("CodeSystem/$lookup", &[("system", SCT), ("code", LILY)]).await;
+    let (status, answer) = terminology.get("CodeSystem/$lookup", &[("system", SCT), ("code", LILY)]).await;
     assert_eq!((status, parameter(&answer, "display")), (200, Some(&json!("Water lily"))), "{answer}");
     let loinc = "http://loinc.org";
-    assert!(asked.is_in("http://loinc.org/vs/LL9001-1", loinc, "LA90001-2").await);
-    assert!(!asked.is_in("http://loinc.org/vs/LL9001-1", loinc, "90001-1").await);
-    assert_eq!(asked.expanded("http://loinc.org/vs/LL9001-1").await, ["LA90001-2", "LA90002-0"]);
-    assert_eq!(asked.subsumes("http://garden.example/herbs", "herb", "lemon-thyme").await, "subsumes");
-    assert!(asked.is_in("http://garden.example/all-herbs", "http://garden.example/herbs", "mint").await);
+    assert!(terminology.is_in("http://loinc.org/vs/LL9001-1", loinc, "LA90001-2").await);
+    assert!(!terminology.is_in("http://loinc.org/vs/LL9001-1", loinc, "90001-1").await);
+    assert_eq!(terminology.expanded("http://loinc.org/vs/LL9001-1").await, ["LA90001-2", "LA90002-0"]);
+    assert_eq!(terminology.subsumes("http://garden.example/herbs", "herb", "lemon-thyme").await, "subsumes");
+    assert!(
+        terminology.is_in("http://garden.example/all-herbs", "http://garden.example/herbs", "mint").await
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -195,23 +197,27 @@ async fn a_release_is_recognized_in_any_folder() {
 async fn a_release_imported_into_a_running_server_is_served_at_once() {
     let mut server = Server::open_terminology();
     server.start();
-    let asked = Asked::of(&server);
+    let terminology = TerminologyClient::of(&server);
     let query = [("system", SCT), ("codeA", FLOWER), ("codeB", LILY)];
-    assert_eq!(asked.get("CodeSystem/$subsumes", &query).await.0, 404);
+    assert_eq!(terminology.get("CodeSystem/$subsumes", &query).await.0, 404);
 
     let printed = imported(&import(&server, &releases().join(INTERNATIONAL)));
     assert!(printed.contains("snomed.info-sct-900000000000207008-version-20250101"), "{printed}");
-    asked.knows_the_garden().await;
+    terminology.knows_the_garden().await;
 
     // Two editions are stored. Each is used when a request names its version.
     imported(&import(&server, &releases().join(EDITION)));
     let international = format!("{SCT}/900000000000207008/version/20250101");
     let edition = format!("{SCT}/700999108/version/20250301");
     for (version, knows_moss) in [(&international, false), (&edition, true)] {
-        assert_eq!(asked.is_in(&format!("{version}?fhir_vs"), SCT, MOSS).await, knows_moss, "{version}");
-        assert!(asked.is_in(&format!("{version}?fhir_vs"), SCT, LILY).await, "{version}");
+        assert_eq!(
+            terminology.is_in(&format!("{version}?fhir_vs"), SCT, MOSS).await,
+            knows_moss,
+            "{version}"
+        );
+        assert!(terminology.is_in(&format!("{version}?fhir_vs"), SCT, LILY).await, "{version}");
         let query = [("system", SCT), ("version", version), ("code", MOSS)];
         let status = if knows_moss { 200 } else { 404 };
-        assert_eq!(asked.get("CodeSystem/$lookup", &query).await.0, status, "{version}");
+        assert_eq!(terminology.get("CodeSystem/$lookup", &query).await.0, status, "{version}");
     }
 }

@@ -20,10 +20,10 @@ async fn a_release_is_listed_shown_and_removed() {
     assert_eq!(listed.lines().count(), 2, "{listed}");
     assert!(listed.lines().any(|line| line.starts_with(&format!("{id}  24  2"))), "{listed}");
     let (_, shown) = run(&server, &["show", id]);
-    let shown: Value = serde_json::from_str(&shown).unwrap();
-    assert_eq!(shown["concepts"], 24);
-    assert_eq!(shown["language_reference_sets"], json!(["900000000000508004", "900000000000509007"]));
-    assert_eq!(shown["languages"], json!(["de", "en"]));
+    let release: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(release["concepts"], 24);
+    assert_eq!(release["language_reference_sets"], json!(["900000000000508004", "900000000000509007"]));
+    assert_eq!(release["languages"], json!(["de", "en"]));
     assert_eq!(run(&server, &["show", "none"]).0, Some(1));
 
     // A value set that names the version, and one that does not.
@@ -38,30 +38,30 @@ async fn a_release_is_listed_shown_and_removed() {
     fs::write(&file, [set("pinned", Some(&edition)), set("free", None)].join("\n")).unwrap();
     imported(&import(&server, &file));
     server.start();
-    let asked = Asked::of(&server);
-    asked.knows_the_garden().await;
+    let terminology = TerminologyClient::of(&server);
+    terminology.knows_the_garden().await;
     // The release is found as a CodeSystem without concepts, and answers under its id.
-    let (_, found) = asked.get("CodeSystem", &[("url", SCT)]).await;
+    let (_, found) = terminology.get("CodeSystem", &[("url", SCT)]).await;
     let described = &found["entry"][0]["resource"];
     assert_eq!((found["total"].as_u64(), &described["content"]), (Some(1), &json!("not-present")), "{found}");
     assert_eq!((&described["id"], &described["count"]), (&json!(id), &json!(24)));
     assert!(described["description"].as_str().unwrap().contains("900000000000508004"));
     let (status, answer) =
-        asked.get(&format!("CodeSystem/{id}/$subsumes"), &[("codeA", FLOWER), ("codeB", LILY)]).await;
+        terminology.get(&format!("CodeSystem/{id}/$subsumes"), &[("codeA", FLOWER), ("codeB", LILY)]).await;
     assert_eq!((status, parameter(&answer, "outcome")), (200, Some(&json!("subsumes"))), "{answer}");
     let versioned = [("system", SCT), ("version", &*edition), ("codeA", FLOWER), ("codeB", LILY)];
-    assert_eq!(asked.get("CodeSystem/$subsumes", &versioned).await.0, 200);
+    assert_eq!(terminology.get("CodeSystem/$subsumes", &versioned).await.0, 200);
     let (code, text) = run(&server, &["remove", id]);
     assert_eq!(code, Some(1), "{text}");
     assert!(
         text.contains("stored value sets name the version of this release (1): ValueSet/pinned;"),
         "{text}"
     );
-    asked.knows_the_garden().await;
+    terminology.knows_the_garden().await;
     assert_eq!(run(&server, &["remove", id, "--force"]).0, Some(0));
     let query = [("system", SCT), ("codeA", FLOWER), ("codeB", LILY)];
-    assert_eq!(asked.get("CodeSystem/$subsumes", &query).await.0, 404);
-    assert_eq!(asked.get("CodeSystem", &[("url", SCT)]).await.1["total"], 0);
+    assert_eq!(terminology.get("CodeSystem/$subsumes", &query).await.0, 404);
+    assert_eq!(terminology.get("CodeSystem", &[("url", SCT)]).await.1["total"], 0);
     // Without a running server, too.
     let (_, listed) = run(&server, &["list"]);
     let other = listed.split_whitespace().next().unwrap().to_owned();
@@ -77,8 +77,8 @@ async fn administration_token(server: &Server) -> String {
     let added = String::from_utf8(server.trefoil(&flags).stdout).unwrap();
     let secret = added.split("client_secret ").nth(1).unwrap().split_whitespace().next().unwrap();
     let pairs = [("grant_type", "client_credentials"), ("client_id", "office"), ("client_secret", secret)];
-    let asked = server.client().post(format!("{}/oauth2/token", server.base())).form(&pairs).send();
-    let answer: Value = asked.await.unwrap().json().await.unwrap();
+    let token_request = server.client().post(format!("{}/oauth2/token", server.base())).form(&pairs).send();
+    let answer: Value = token_request.await.unwrap().json().await.unwrap();
     answer["access_token"].as_str().unwrap().to_owned()
 }
 
@@ -97,11 +97,11 @@ async fn a_release_is_removed_over_http() {
         let answer = client.delete(url(path)).bearer_auth(&token).send().await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
     };
-    let listed = get("").await;
-    let release = &listed["releases"][0];
+    let page = get("").await;
+    let release = &page["releases"][0];
     let (id, system) = (release["id"].as_str().unwrap(), release["url"].as_str().unwrap());
     let version = release["version"].as_str().unwrap();
-    assert!(release["concepts"].as_u64().unwrap() > 3, "{listed}");
+    assert!(release["concepts"].as_u64().unwrap() > 3, "{page}");
     let set = json!({ "resourceType": "ValueSet", "id": "pinned", "url": "urn:pinned", "status": "active",
         "compose": { "include": [{ "system": system, "version": version }] } });
     let file = server.data().join("set.json");

@@ -56,12 +56,12 @@ pub(super) fn write(release: &Release, programs: &[Programs]) -> Result<()> {
         manifests.push(manifest);
     }
     // One descriptor with the name: the image, or the index of the images for several platforms.
-    let mut named = match manifests.as_slice() {
+    let mut manifest = match manifests.as_slice() {
         [manifest] => manifest.clone(),
         _ => add_json(&layout, &work, &index(&manifests), INDEX)?,
     };
-    named["annotations"] = json!({ "org.opencontainers.image.ref.name": version });
-    fs::write(layout.join("index.json"), index(&[named]).to_string())?;
+    manifest["annotations"] = json!({ "org.opencontainers.image.ref.name": version });
+    fs::write(layout.join("index.json"), index(&[manifest]).to_string())?;
     fs::write(layout.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#)?;
     pack(&layout, Path::new("."), &dist.join(format!("trefoil-{version}-oci.tar")), time)?;
     Ok(fs::remove_dir_all(&work)?)

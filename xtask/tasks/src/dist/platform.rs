@@ -23,8 +23,8 @@ impl Platform {
     /// The platform of this machine.
     pub fn of_this_machine() -> Result<&'static Self> {
         let machine = std::env::consts::ARCH;
-        let found = PLATFORMS.iter().find(|platform| platform.machine == machine);
-        found.with_context(|| format!("no release is made for {machine}"))
+        let platform = PLATFORMS.iter().find(|platform| platform.machine == machine);
+        platform.with_context(|| format!("no release is made for {machine}"))
     }
 
     /// The platforms of a wheel (PEP 600 and PEP 656).

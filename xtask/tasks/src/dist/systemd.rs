@@ -58,12 +58,12 @@ impl Container {
 
     /// Repeats a question until there is an answer.
     fn wait<T>(&mut self, what: &str, mut ask: impl FnMut(&mut Self) -> Option<T>) -> Result<T> {
-        let begun = Instant::now();
+        let start = Instant::now();
         loop {
             if let Some(answer) = ask(self) {
                 return Ok(answer);
             }
-            if begun.elapsed() > START {
+            if start.elapsed() > START {
                 bail!(
                     "{what}: no answer within {} s; see systemd-trial.log in the target folder",
                     START.as_secs()
@@ -204,8 +204,8 @@ fn install(system: &mut Container, package: &Path) -> Result<()> {
 
 /// Commands without `--data` find the service, and refuse another user with the command that works.
 fn use_commands(system: &Container) -> Result<()> {
-    let refused = system.output(&["trefoil", "user", "list"])?;
-    ensure!(refused.1 != Some(0) && refused.0.contains("sudo -u trefoil trefoil user list"), "{refused:?}");
+    let output = system.output(&["trefoil", "user", "list"])?;
+    ensure!(output.1 != Some(0) && output.0.contains("sudo -u trefoil trefoil user list"), "{output:?}");
     system.shell(&format!("echo 'a long password' | {AS_USER} trefoil user add ada"))?;
     let client =
         "trefoil client add reports --auth-method client_secret_basic --grant-type client_credentials";
@@ -279,8 +279,8 @@ fn restart_under_socket(system: &mut Container) -> Result<()> {
     system.until_ready()?;
     let calls = "for i in $(seq 40); do curl -sk -m 20 -o /dev/null https://localhost:8443/health/live || echo refused; done";
     let restart = format!("({calls}) > /tmp/calls & systemctl restart trefoil.service; wait; cat /tmp/calls");
-    let refused = system.shell(&restart)?;
-    ensure!(refused.is_empty(), "connections were refused during a restart: {}", refused.lines().count());
+    let output = system.shell(&restart)?;
+    ensure!(output.is_empty(), "connections were refused during a restart: {}", output.lines().count());
     Ok(())
 }
 

@@ -204,10 +204,10 @@ impl FhirDefinitions {
     /// # Errors
     /// Fails if a file cannot be read, or if one of the kinds of definitions is missing.
     pub fn read(folder: &Path) -> Result<Self> {
-        let listed =
+        let folder_entries =
             std::fs::read_dir(folder).with_context(|| format!("failed to list {}", folder.display()))?;
         let mut paths = Vec::new();
-        for entry in listed {
+        for entry in folder_entries {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
             if name.ends_with(".json") && FILE_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {

@@ -91,18 +91,18 @@ fn read_file(path: &str) -> Result<String> {
 }
 
 /// Describes the first line that differs, or returns `None` if the texts are equal.
-fn first_difference(stored: &str, generated: &str) -> Option<String> {
-    if stored == generated {
+fn first_difference(before: &str, generated: &str) -> Option<String> {
+    if before == generated {
         return None;
     }
-    let (mut stored, mut generated, mut number) = (stored.lines(), generated.lines(), 1);
+    let (mut before, mut generated, mut number) = (before.lines(), generated.lines(), 1);
     loop {
-        match (stored.next(), generated.next()) {
+        match (before.next(), generated.next()) {
             (None, None) => return Some("the line ends differ".to_owned()),
-            (stored, generated) if stored != generated => {
+            (before, generated) if before != generated => {
                 let text = |line: Option<&str>| line.unwrap_or("(the end of the file)").to_owned();
-                let (stored, generated) = (text(stored), text(generated));
-                return Some(format!("line {number} is\n  {stored}\ninstead of\n  {generated}"));
+                let (before, generated) = (text(before), text(generated));
+                return Some(format!("line {number} is\n  {before}\ninstead of\n  {generated}"));
             }
             _ => number += 1,
         }

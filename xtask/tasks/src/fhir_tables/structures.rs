@@ -25,19 +25,19 @@ pub fn table(definitions: &FhirDefinitions) -> String {
 
 /// An element as the table contains it, after a space.
 fn written(element: &ElementDefinition, name: &str) -> String {
-    let mut written = format!(" {name}");
+    let mut line = format!(" {name}");
     for (mark, is_set) in [('!', element.min > 0), ('*', element.max != "1"), ('+', element.is_summary)] {
         if is_set {
-            written.push(mark);
+            line.push(mark);
         }
     }
-    written.push(':');
+    line.push(':');
     let types: Vec<&str> = match element.content_reference.as_deref() {
         Some(reference) => vec![reference.trim_start_matches('#')],
         None => element.type_names().map(|name| own_structure(element, name)).collect(),
     };
-    written.push_str(&types.join(","));
-    written
+    line.push_str(&types.join(","));
+    line
 }
 
 /// The structure with the elements of a type: that of the element itself if they are defined in place.

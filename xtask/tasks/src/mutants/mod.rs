@@ -80,10 +80,10 @@ fn run_control(
 
 /// The faults that the arguments select. A sample is the same for the same seed.
 fn select<'a>(all: &'a [Mutant], args: &MutantArgs) -> Vec<&'a Mutant> {
-    let named = |mutant: &&Mutant| {
+    let is_selected = |mutant: &&Mutant| {
         args.filter.is_empty() || args.filter.iter().any(|text| mutant.name.contains(text.as_str()))
     };
-    let mut selected: Vec<&Mutant> = all.iter().filter(named).collect();
+    let mut selected: Vec<&Mutant> = all.iter().filter(is_selected).collect();
     if let Some(size) = args.sample {
         selected.sort_by_key(|mutant| shuffle_key(&mutant.name, args.seed));
         selected.truncate(size);

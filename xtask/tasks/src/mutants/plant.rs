@@ -77,14 +77,14 @@ fn build_in_copy(copy: &Path, output: &Path, args: &[&str]) -> Result<String> {
         // have another version, so they do not replace those of the workspace.
         .env("CARGO_BUILD_BUILD_DIR", target_dir())
         .stdin(Stdio::null());
-    let built = command.output().context("failed to start cargo")?;
-    if !built.status.success() {
+    let output = command.output().context("failed to start cargo")?;
+    if !output.status.success() {
         bail!(
             "the server with the faults cannot be built:\n{}",
-            errors(&String::from_utf8_lossy(&built.stderr))
+            errors(&String::from_utf8_lossy(&output.stderr))
         );
     }
-    Ok(String::from_utf8_lossy(&built.stdout).into_owned())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The path of the test program in the JSON messages of cargo.
@@ -187,13 +187,13 @@ fn plant_between(
     part: Range<usize>,
     mut places: &[(Range<usize>, Vec<&Mutant>)],
 ) -> Result<()> {
-    let mut done = part.start;
+    let mut position = part.start;
     while let [(place, mutants), rest @ ..] = places {
         if place.end > part.end {
             bail!("{} overlaps with another fault", mutants[0].name);
         }
         let inner = rest.partition_point(|(other, _)| other.start < place.end);
-        out.push_str(&text[done..place.start]);
+        out.push_str(&text[position..place.start]);
         out.push('(');
         for Mutant { name, faulty, .. } in mutants {
             out.push_str(&format!("if crate::planted(\"{name}\") {{ {faulty} }} else "));
@@ -201,10 +201,10 @@ fn plant_between(
         out.push_str("{ ");
         plant_between(out, text, place.clone(), &rest[..inner])?;
         out.push_str(" })");
-        done = place.end;
+        position = place.end;
         places = &rest[inner..];
     }
-    out.push_str(&text[done..part.end]);
+    out.push_str(&text[position..part.end]);
     Ok(())
 }
 

@@ -99,9 +99,9 @@ impl Suite {
             .stderr(log);
         let mut group = ProcessGroup::spawn(&mut command)?;
         let started = Instant::now();
-        let ended = loop {
-            if let Some(ended) = group.0.try_wait()? {
-                break ended;
+        let exit_status = loop {
+            if let Some(status) = group.0.try_wait()? {
+                break status;
             }
             if started.elapsed() > LIMIT {
                 bail!("the test took longer than {} s", LIMIT.as_secs());
@@ -109,7 +109,7 @@ impl Suite {
             std::thread::sleep(PAUSE);
         };
         let log = std::fs::read_to_string(&path)?;
-        let result = result_of_test(&log, ended.success())?;
+        let result = result_of_test(&log, exit_status.success())?;
         std::fs::remove_file(&path)?;
         Ok(result)
     }
@@ -134,17 +134,17 @@ impl Suite {
         let mut group = ProcessGroup::spawn(&mut command)?;
         let started = Instant::now();
         loop {
-            let ended = group.0.try_wait()?;
+            let exit_status = group.0.try_wait()?;
             if let Some(failure) = first_failure(&std::fs::read_to_string(&report).unwrap_or_default()) {
                 return Ok(failure);
             }
-            match ended.and_then(|status: ExitStatus| status.code()) {
+            match exit_status.and_then(|status: ExitStatus| status.code()) {
                 Some(0) => return Ok(Discovery::None),
                 Some(code) => {
                     let log = std::fs::read_to_string(folder.join("suite.log")).unwrap_or_default();
                     bail!("the suite ended with {code} and reported no failure:\n{log}")
                 }
-                None if ended.is_some() => bail!("the suite was killed"),
+                None if exit_status.is_some() => bail!("the suite was killed"),
                 None if started.elapsed() > LIMIT => bail!("the run took longer than {} s", LIMIT.as_secs()),
                 None => std::thread::sleep(PAUSE),
             }

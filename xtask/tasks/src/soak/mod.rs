@@ -122,15 +122,15 @@ pub fn run(args: &SoakArgs) -> Result<()> {
         return Ok(());
     }
     let mut failed = Vec::new();
-    let mut report = |name: &str, ended: &dyn Fn() -> Result<()>| {
+    let mut report = |name: &str, stage: &dyn Fn() -> Result<()>| {
         let started = Instant::now();
-        let ended = ended();
-        if let Err(error) = &ended {
+        let result = stage();
+        if let Err(error) = &result {
             println!("{name}: {error:#}");
         }
-        let held = if ended.is_ok() { "held" } else { "FAILED" };
-        println!("{name:<32} {held} after {} s", started.elapsed().as_secs());
-        failed.extend(ended.is_err().then(|| name.to_owned()));
+        let verdict = if result.is_ok() { "held" } else { "FAILED" };
+        println!("{name:<32} {verdict} after {} s", started.elapsed().as_secs());
+        failed.extend(result.is_err().then(|| name.to_owned()));
     };
     for name in &names {
         report(name, &|| run_target(name, args.runs));
@@ -261,8 +261,8 @@ fn targets() -> Result<Vec<String>> {
     if !output.status.success() {
         bail!("the fuzz targets cannot be built:\n{}", String::from_utf8_lossy(&output.stderr));
     }
-    let listed = String::from_utf8_lossy(&output.stdout);
-    Ok(listed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+    let tests = String::from_utf8_lossy(&output.stdout);
+    Ok(tests.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
 }
 
 /// The names of the cargo-fuzz targets.

@@ -36,14 +36,14 @@ fn build(commit: &str) -> Result<PathBuf> {
     git(&["worktree", "add", "--detach", &tree.to_string_lossy(), commit])?;
     let mut command = cargo();
     command.args(["build", "--quiet", "-p", "trefoil-server", "--bin", "trefoil"]).current_dir(&tree);
-    let built = check(command.env("CARGO_TARGET_DIR", &target));
-    if built.is_ok() {
+    let build_result = check(command.env("CARGO_TARGET_DIR", &target));
+    if build_result.is_ok() {
         std::fs::rename(target.join("debug/trefoil"), &program)?;
     }
     git(&["worktree", "remove", "--force", &tree.to_string_lossy()])?;
     // The intermediate files take several GB.
     std::fs::remove_dir_all(&target).context("failed to delete the intermediate files")?;
-    built.map(|()| program)
+    build_result.map(|()| program)
 }
 
 /// Runs git in the folder of the workspace, and returns its output.

@@ -249,8 +249,8 @@ fn test_command(program: &TestProgram) -> Command {
 /// The number of selected tests of a program, for the progress.
 fn number_of_tests(program: &TestProgram, selection: TestSelection) -> usize {
     let Some(arguments) = selection.arguments(program) else { return 0 };
-    let listed = test_command(program).args(arguments).args(["--list", "--format", "terse"]).output();
-    listed.map_or(0, |output| String::from_utf8_lossy(&output.stdout).matches(": test\n").count())
+    let list_output = test_command(program).args(arguments).args(["--list", "--format", "terse"]).output();
+    list_output.map_or(0, |output| String::from_utf8_lossy(&output.stdout).matches(": test\n").count())
 }
 
 fn run_program(name: String, mut command: Command, count: &TestCount) -> Result<EndedProgram> {

@@ -23,13 +23,13 @@ impl Progress {
 
     /// Says what is being done. An error of the output is of no interest.
     pub fn say(&self, text: &str) {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last_line = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let text: String = text.chars().take(CHARACTERS).collect();
         if self.on_terminal {
             let _shown = write!(stderr(), "\r\x1b[2K{text}");
-        } else if written.elapsed() >= INTERVAL {
+        } else if last_line.elapsed() >= INTERVAL {
             let _shown = writeln!(stderr(), "{text}");
-            *written = Instant::now();
+            *last_line = Instant::now();
         }
     }
 }
@@ -57,8 +57,8 @@ impl TestCount {
     /// Counts a line of the output of a test program, if it is the result of a test.
     pub fn read(&self, program: &str, line: &str) {
         if line.starts_with("test ") && line.contains(" ... ") {
-            let done = 1 + self.done.fetch_add(1, Ordering::Relaxed);
-            self.progress.say(&format!("{done} of {} tests done; {program}", self.all));
+            let number = 1 + self.done.fetch_add(1, Ordering::Relaxed);
+            self.progress.say(&format!("{number} of {} tests done; {program}", self.all));
         }
     }
 }

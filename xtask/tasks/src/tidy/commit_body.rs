@@ -57,7 +57,7 @@ mod tests {
     fn each_commit_of_a_log_is_checked() {
         let large = " 1 file changed, 60 insertions(+)\n";
         let log = format!("\u{2}a\u{1}\u{1}\n{large}\u{2}b\u{1}\u{1}\n\u{2}c\u{1}\u{1}\n{large}");
-        let named: Vec<_> = faults(&log).map(|fault| fault[..8].to_owned()).collect();
-        assert_eq!(named, ["commit a", "commit c"]);
+        let commits: Vec<_> = faults(&log).map(|fault| fault[..8].to_owned()).collect();
+        assert_eq!(commits, ["commit a", "commit c"]);
     }
 }

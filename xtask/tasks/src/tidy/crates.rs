@@ -105,8 +105,8 @@ pub fn check(faults: &mut Vec<String>) -> Result<()> {
         metadata.packages.iter().filter(|package| metadata.workspace_members.contains(&package.id)).collect();
     for package in &ours {
         let name = package.name.as_str();
-        let known = ALLOWED_CRATES.iter().find(|(of, _)| *of == name).map(|(_, known)| *known);
-        let Some(known) = known else {
+        let dependencies = ALLOWED_CRATES.iter().find(|(of, _)| *of == name).map(|(_, allowed)| *allowed);
+        let Some(names) = dependencies else {
             faults.push(format!("crate {name} has no line in ALLOWED_CRATES; add one"));
             continue;
         };
@@ -114,7 +114,7 @@ pub fn check(faults: &mut Vec<String>) -> Result<()> {
         // packages.
         for dependency in &package.dependencies {
             let is_ours = ours.iter().any(|other| other.name == dependency.name);
-            if is_ours && dependency.kind.is_none() && !known.contains(&dependency.name.as_str()) {
+            if is_ours && dependency.kind.is_none() && !names.contains(&dependency.name.as_str()) {
                 faults.push(format!("{name} must not depend on {}", dependency.name));
             }
             if let Some((_, allowed)) = LIBRARY_USERS.iter().find(|(library, _)| *library == dependency.name)
@@ -132,14 +132,14 @@ pub fn check(faults: &mut Vec<String>) -> Result<()> {
             .chain(source_fault(package.source.as_deref()));
         faults.extend(reasons.map(|why| format!("{}: {why}", package.name)));
     }
-    let built = built_packages()?;
+    let packages = built_packages()?;
     for name in rules.banned_packages() {
-        for (_, version) in built.iter().filter(|(package, _)| package == name) {
+        for (_, version) in packages.iter().filter(|(package, _)| package == name) {
             faults.push(format!("{name} {version} must not be built"));
         }
     }
     for name in ["reqwest", "rustls", "hyper", "tokio"] {
-        let versions: Vec<_> = built.iter().filter(|(package, _)| package == name).collect();
+        let versions: Vec<_> = packages.iter().filter(|(package, _)| package == name).collect();
         if versions.len() != 1 {
             faults.push(format!("exactly one version of {name} must be built, not {versions:?}"));
         }

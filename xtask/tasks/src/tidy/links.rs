@@ -74,8 +74,8 @@ fn anchors(text: &str) -> BTreeSet<String> {
             is_code = !is_code;
         } else if let (false, true) = (is_code, line.starts_with('#')) {
             let heading = line.trim_start_matches('#').trim().to_lowercase();
-            let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-            names.insert(kept.collect::<String>().replace(' ', "-"));
+            let characters = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+            names.insert(characters.collect::<String>().replace(' ', "-"));
         } else if !is_code {
             // Rows of tables have addresses of their own.
             let ids = line.split("<a id=\"").skip(1).filter_map(|rest| rest.split('"').next());

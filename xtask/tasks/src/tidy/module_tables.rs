@@ -24,7 +24,7 @@ fn missing_modules(text: &str) -> Vec<String> {
     if rows.peek().is_none() {
         return Vec::new();
     }
-    let named: BTreeSet<&str> =
+    let words: BTreeSet<&str> =
         rows.flat_map(|row| row.split(|c: char| c != '_' && !c.is_alphanumeric())).collect();
     let Ok(source) = syn::parse_file(text) else { return Vec::new() };
     let modules = source.items.iter().filter_map(|item| match item {
@@ -33,7 +33,7 @@ fn missing_modules(text: &str) -> Vec<String> {
         }
         _ => None,
     });
-    modules.filter(|module| !named.contains(module.as_str())).collect()
+    modules.filter(|module| !words.contains(module.as_str())).collect()
 }
 
 #[cfg(test)]

@@ -81,6 +81,6 @@ pub(super) fn units() -> Result<String> {
 }
 
 fn attribute(element: &BytesStart, name: &str) -> Result<String> {
-    let found = element.try_get_attribute(name)?;
-    Ok(found.with_context(|| format!("an element has no attribute '{name}'"))?.value.into_owned())
+    let attribute = element.try_get_attribute(name)?;
+    Ok(attribute.with_context(|| format!("an element has no attribute '{name}'"))?.value.into_owned())
 }

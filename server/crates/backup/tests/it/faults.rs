@@ -145,8 +145,8 @@ async fn a_restore_chooses_the_store_that_fits() {
         let successor = open(name);
         let report = restore(&location, purpose(StorePurpose::Successor), &successor).await.unwrap();
         assert_eq!(report.backup.store_id, last);
-        let made = back_up(&successor, &location, true, at(time)).await;
-        assert_eq!(made.continues.last(), Some(&production.id()));
+        let result = back_up(&successor, &location, true, at(time)).await;
+        assert_eq!(result.continues.last(), Some(&production.id()));
         assert_eq!(choose(None, None).await, successor.id());
         assert_eq!(choose(Some(20), None).await, production.id());
         last = successor.id();
@@ -203,9 +203,9 @@ async fn files_are_kept_once_and_restored() {
         };
         let attachments = async || Ok(vec![attachment, gone]);
         let options = BackupOptions::default();
-        let made =
+        let result =
             trefoil_backup::back_up(&store, &location, options, attachments, at(round), &mut |_| {}).await;
-        assert_eq!(made.unwrap().files.len(), 1);
+        assert_eq!(result.unwrap().files.len(), 1);
     }
     assert_eq!(fs::read_dir(folder.path().join("files")).unwrap().count(), 1);
     // Only the owner may read backups.
@@ -337,7 +337,7 @@ async fn an_encrypted_backup_needs_its_key() {
     let manifest = folder.path().join(&first.id).join("manifest.json");
     let text = fs::read_to_string(&manifest).unwrap();
     fs::write(&manifest, text.replace("\"seq\": 1", "\"seq\": 0")).unwrap();
-    let changed =
+    let error =
         restore(&sealed, selection(Some(first.id), None), &Store::memory()).await.unwrap_err().to_string();
-    assert!(changed.contains("its tag is not that of the key"), "{changed}");
+    assert!(error.contains("its tag is not that of the key"), "{error}");
 }

@@ -92,6 +92,6 @@ fn paths(files: &Path) -> Vec<PathBuf> {
 /// The size of a folder on disk in bytes.
 fn size(folder: &Path) -> u64 {
     let output = Command::new("du").args(["-s", "-B1"]).arg(folder).output().expect("du is installed");
-    let said = String::from_utf8_lossy(&output.stdout);
-    said.split_whitespace().next().and_then(|bytes| bytes.parse().ok()).unwrap_or_default()
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    stdout.split_whitespace().next().and_then(|bytes| bytes.parse().ok()).unwrap_or_default()
 }

@@ -144,12 +144,12 @@ fn step(args: &[&str]) -> (f64, f64) {
         .output()
         .expect("the benchmark can start itself");
     assert!(output.status.success(), "{args:?} failed");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let mut told = (0.0, 0.0);
-    for line in said.lines() {
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let mut rates = (0.0, 0.0);
+    for line in stdout.lines() {
         match line.strip_prefix("figures ").and_then(|figures| figures.split_once(' ')) {
             Some((seconds, rate)) => {
-                told = (
+                rates = (
                     seconds.parse().expect("the seconds are a number"),
                     rate.parse().expect("the rate is a number"),
                 );
@@ -157,7 +157,7 @@ fn step(args: &[&str]) -> (f64, f64) {
             None => println!("{line}"),
         }
     }
-    told
+    rates
 }
 
 /// Returns the seconds that `cat in > out` takes for all files of an export, with new output files.
@@ -237,11 +237,11 @@ fn export(data: &Path, which: &str) {
         let resources = Resources::new(store.clone());
         let bulk = open_bulk(data, store);
         let stop = Arc::new(AtomicBool::new(false));
-        let written = Arc::new(AtomicU64::new(0));
+        let writes = Arc::new(AtomicU64::new(0));
         let is_crowded = which == "writers";
         let writers = if is_crowded { 8 } else { 0 };
         let writers: Vec<_> = (0..writers)
-            .map(|writer| tokio::spawn(write(writer, resources.clone(), stop.clone(), written.clone())))
+            .map(|writer| tokio::spawn(write(writer, resources.clone(), stop.clone(), writes.clone())))
             .collect();
         let (started, cpu) = (Instant::now(), cpu_seconds());
         let level = match which {
@@ -263,7 +263,7 @@ fn export(data: &Path, which: &str) {
         if which == "ten members" {
             told("export of ten members, CPU", format!("{:.1} ms", cpu * 1e3), "");
         } else if is_crowded {
-            let rate = written.load(Ordering::Relaxed) as f64 / seconds;
+            let rate = writes.load(Ordering::Relaxed) as f64 / seconds;
             told("eight concurrent writers, writes per second", format!("{rate:.0}"), "");
         } else {
             let goal = if which == "group" { "system / 1.5" } else { "500000" };
@@ -307,10 +307,10 @@ fn search(data: &Path, patients: u64) {
             let started = Instant::now();
             let filter = TypeFilter::read(&search, "", Timestamp::UNIX_EPOCH).expect("the search is valid");
             let view = resources.restricted_to(Restriction::None);
-            let found =
+            let page =
                 runtime.block_on(view.search(kind, Some(&filter), None, 100)).expect("the store can be read");
             times.push(started.elapsed().as_secs_f64() * 1e6);
-            assert!(count == 0 || found.resources.len() == count, "{search}: {}", found.resources.len());
+            assert!(count == 0 || page.resources.len() == count, "{search}: {}", page.resources.len());
         }
         told(what, format!("{:.0} us", median(&mut times)), goal);
     }
@@ -440,7 +440,7 @@ fn open_bulk(data: &Path, store: Store) -> Bulk {
 }
 
 /// Writes Observations until `stop` is set.
-async fn write(writer: u32, resources: Resources, stop: Arc<AtomicBool>, written: Arc<AtomicU64>) {
+async fn write(writer: u32, resources: Resources, stop: Arc<AtomicBool>, count: Arc<AtomicU64>) {
     let note = "n".repeat(900);
     for number in 0.. {
         if stop.load(Ordering::Relaxed) {
@@ -452,7 +452,7 @@ async fn write(writer: u32, resources: Resources, stop: Arc<AtomicBool>, written
         );
         let put = resources.update("Observation", &id, body.as_bytes(), None, Timestamp::now());
         put.await.expect("the store can be written");
-        written.fetch_add(1, Ordering::Relaxed);
+        count.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -463,9 +463,8 @@ fn told_memory(what: &str, goal: u64) {
 /// Returns the resident memory of this process in MiB: the current (`VmRSS:`) or the peak (`VmHWM:`).
 fn resident(which: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let found = status.lines().find_map(|line| line.strip_prefix(which));
-    let kib: u64 =
-        found.and_then(|rest| rest.trim().trim_end_matches(" kB").parse().ok()).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(which));
+    let kib: u64 = line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse().ok()).unwrap_or_default();
     kib / 1024
 }
 

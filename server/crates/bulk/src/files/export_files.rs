@@ -221,12 +221,12 @@ impl ExportFiles {
     /// Opens a complete file. Returns the file and its length, or `None` if it does not exist.
     pub async fn open_file(&self, file: AttemptFile<'_>) -> Result<Option<(FileSource, u64)>, WriteError> {
         let path = self.path(file);
-        let opened = match &self.place {
+        let file_result = match &self.place {
             Place::Folder(place) => place.open(&path).await,
             Place::Bucket(place) => FileSource::of_object(&place.store, path).await,
         };
-        match opened {
-            Ok(opened) => Ok(Some(opened)),
+        match file_result {
+            Ok(file) => Ok(Some(file)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(self.write_error(error)),
         }
@@ -251,8 +251,8 @@ impl ExportFiles {
     /// Notes that this process wrote a file, so that it is not compared with its hash.
     pub(super) async fn note_written(&self, path: &Path) {
         let Place::Folder(place) = &self.place else { return };
-        if let Ok(written) = tokio::fs::metadata(place.folder.join(path.as_ref())).await {
-            place.known().insert(path.clone(), FileStamp::of(&written));
+        if let Ok(metadata) = tokio::fs::metadata(place.folder.join(path.as_ref())).await {
+            place.known().insert(path.clone(), FileStamp::of(&metadata));
         }
     }
 
@@ -283,13 +283,13 @@ impl ExportFiles {
     ) -> object_store::Result<()> {
         let (store, path) = (Arc::clone(self.store()), path.clone());
         let options = PutOptions { attributes: self.attributes(&path), ..PutOptions::default() };
-        let written = async move {
+        let task = async move {
             let _write = write;
             store.put_opts(&path, bytes, options).await.map(drop)
         };
         match &self.place {
-            Place::Folder(_) => until_ended(tokio::spawn(written)).await,
-            Place::Bucket(_) => written.await,
+            Place::Folder(_) => until_ended(tokio::spawn(task)).await,
+            Place::Bucket(_) => task.await,
         }
     }
 
@@ -302,8 +302,8 @@ impl ExportFiles {
         write: WriteGuard,
     ) -> Result<(), WriteError> {
         let text = PutPayload::from(format!("{length} {hash}\n"));
-        let written = self.put(&self.path(file), text, write).await;
-        written.map_err(|error| self.write_error(error))
+        let result = self.put(&self.path(file), text, write).await;
+        result.map_err(|error| self.write_error(error))
     }
 
     /// Reads the file that [`ExportFiles::write_sum`] wrote. Returns `None` if it does not exist or is
@@ -386,7 +386,7 @@ impl ExportFiles {
             let name = name.split_once(UNFINISHED).map_or(name, |(name, _)| name);
             let of = [gzip::VERSION, GZIP_SUM]
                 .into_iter()
-                .find_map(|made| name.strip_suffix(made)?.strip_suffix('.'));
+                .find_map(|suffix| name.strip_suffix(suffix)?.strip_suffix('.'));
             !keep.contains(of.unwrap_or(name))
         };
         match &self.place {
@@ -514,12 +514,12 @@ impl BucketPlace {
 
     /// Removes the chosen files of a job. Returns `false` if some are left.
     async fn remove(&self, job: &str, is_chosen: impl Fn(&str) -> bool + Send + Sync + 'static) -> bool {
-        let listed = self.store.list(Some(&self.of_job(job))).map_ok(|meta| meta.location);
-        let chosen = listed.try_filter(move |path| {
+        let locations = self.store.list(Some(&self.of_job(job))).map_ok(|meta| meta.location);
+        let selection = locations.try_filter(move |path| {
             let is_chosen = path.filename().is_some_and(&is_chosen);
             async move { is_chosen }
         });
-        let removed = self.store.delete_stream(chosen.boxed());
+        let removed = self.store.delete_stream(selection.boxed());
         let removed = removed.try_for_each(|_| async { Ok(()) }).await;
         if let Err(error) = &removed {
             // The next sweep removes what is left.

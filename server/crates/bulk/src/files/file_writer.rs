@@ -88,8 +88,8 @@ impl FileWriter {
         self.finish_chunk().await?;
         let (chunk, write) = (self.take_chunk(), self.guard()?);
         if self.upload.is_none() {
-            let begun = OpenUpload::begin(&self.files, &self.path, write).await;
-            self.upload = Some(begun.map_err(|error| self.files.write_error(error))?);
+            let upload = OpenUpload::begin(&self.files, &self.path, write).await;
+            self.upload = Some(upload.map_err(|error| self.files.write_error(error))?);
         }
         let upload = self.upload.as_mut().expect("an upload was begun above");
         self.under_way = Some(AbortOnDrop::of(upload.get().put_part(chunk)));
@@ -99,7 +99,7 @@ impl FileWriter {
     /// Waits until the chunk that is being written is written.
     async fn finish_chunk(&mut self) -> Result<(), WriteError> {
         match self.under_way.take() {
-            Some(written) => written.await.map_err(|error| self.files.write_error(error)),
+            Some(writing) => writing.await.map_err(|error| self.files.write_error(error)),
             None => Ok(()),
         }
     }
@@ -176,11 +176,11 @@ impl OpenUpload {
     async fn begin(files: &ExportFiles, path: &Path, write: WriteGuard) -> object_store::Result<Self> {
         let options = PutMultipartOptions { attributes: files.attributes(path), ..Default::default() };
         let (store, path) = (Arc::clone(files.store()), path.clone());
-        let begun = tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             let _write = write;
             store.put_multipart_opts(&path, options).await.map(|upload| Self(Some(upload)))
         });
-        until_ended(begun).await
+        until_ended(task).await
     }
 
     fn get(&mut self) -> &mut dyn MultipartUpload {

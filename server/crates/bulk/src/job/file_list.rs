@@ -25,9 +25,8 @@ fn prefix(job: &str) -> String {
 /// The writes that add the files from position `from` on to the list.
 pub(crate) fn writes(job: &Job, from: usize) -> impl Iterator<Item = LedgerWrite> {
     job.files.iter().enumerate().skip(from).map(|(index, file)| {
-        let listed = ListedFile { at: index, file: file.clone() };
-        let value =
-            serde_json::to_vec(&listed).expect("a file has string keys only, so it serializes to JSON");
+        let item = ListedFile { at: index, file: file.clone() };
+        let value = serde_json::to_vec(&item).expect("a file has string keys only, so it serializes to JSON");
         LedgerWrite::put(format!("{}{}", prefix(&job.id), file.name), value, Expect::Any)
     })
 }
@@ -35,22 +34,22 @@ pub(crate) fn writes(job: &Job, from: usize) -> impl Iterator<Item = LedgerWrite
 /// Reads the list of a job.
 pub(crate) async fn load(store: &Store, job: &Job, now: Timestamp) -> Result<Vec<OutputFile>, StoreError> {
     let (prefix, mut after) = (prefix(&job.id), None::<String>);
-    let mut listed = Vec::new();
+    let mut items = Vec::new();
     loop {
         let page = store.scan(&prefix, after.as_deref(), PAGE, now).await?;
         let Some((last, _)) = page.last() else { break };
         after = Some(last.clone());
         for (key, record) in &page {
-            listed.push(decode::<ListedFile>(key, &record.value)?);
+            items.push(decode::<ListedFile>(key, &record.value)?);
         }
     }
-    listed.retain(|file| file.at < job.file_count);
-    listed.sort_unstable_by_key(|file| file.at);
-    if listed.len() != job.file_count {
-        let what = format!("{}: {} of {} files are listed", job.key(), listed.len(), job.file_count);
+    items.retain(|file| file.at < job.file_count);
+    items.sort_unstable_by_key(|file| file.at);
+    if items.len() != job.file_count {
+        let what = format!("{}: {} of {} files are listed", job.key(), items.len(), job.file_count);
         return Err(StoreError::Corrupt { what });
     }
-    Ok(listed.into_iter().map(|listed| listed.file).collect())
+    Ok(items.into_iter().map(|item| item.file).collect())
 }
 
 /// The file with this name and its position in the list of the job.

@@ -312,10 +312,10 @@ impl Job {
         // Files with errors are first in the list, and every page lists them.
         let errors = self.files.iter().filter(|file| file.section == ManifestSection::Error).count();
         let ready = self.files.len() - errors;
-        let listed = self.pages.last().map_or(0, |end| end.saturating_sub(errors));
+        let position = self.pages.last().map_or(0, |end| end.saturating_sub(errors));
         let is_due = match self.state {
-            JobState::Running => ready >= (2 * listed).max(1),
-            JobState::Complete { .. } => ready > listed || self.pages.is_empty(),
+            JobState::Running => ready >= (2 * position).max(1),
+            JobState::Complete { .. } => ready > position || self.pages.is_empty(),
             JobState::Failed { .. } => false,
         };
         if is_due {

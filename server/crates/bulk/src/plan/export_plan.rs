@@ -95,9 +95,9 @@ impl ExportPlan {
             Some(since) => ListedResources::changed_since(store, since, job.seq()).await?,
             None => None,
         };
-        if let Some(listed) = &mut changes {
-            listed.add(&scope.entered);
-            if !listed.add_patients(store, &joiners, &job.kinds, job.seq()).await? {
+        if let Some(list) = &mut changes {
+            list.add(&scope.entered);
+            if !list.add_patients(store, &joiners, &job.kinds, job.seq()).await? {
                 changes = None;
             }
         }
@@ -144,9 +144,9 @@ impl ExportPlan {
                     "Patient/{id} is no longer a member of the Group; remove its resources from your copy, unless they are also in the compartment of a member"
                 )
             }));
-            let left = self.scope.named.iter();
-            let left = left.flat_map(|(kind, ids)| ids.iter().map(move |id| format!("{kind}/{id}")));
-            texts.extend(left.collect::<Vec<_>>().chunks(NAMED_TOGETHER).map(|references| {
+            let absent = self.scope.named.iter();
+            let absent = absent.flat_map(|(kind, ids)| ids.iter().map(move |id| format!("{kind}/{id}")));
+            texts.extend(absent.collect::<Vec<_>>().chunks(NAMED_TOGETHER).map(|references| {
                 format!(
                     "no longer in this export, because they belong to other patients, match no search, or are not referred to any more: {}; remove them from your copy",
                     references.join(", ")

@@ -63,9 +63,9 @@ impl ListedResources {
             let searches: Vec<_> = filters.iter().filter(|filter| filter.kind == kind).collect();
             // There are more candidates than at the kick-off if resources were written since.
             let (mut limit, mut entries) = (MAX_CANDIDATES, usize::MAX);
-            let chosen = loop {
+            let candidates = loop {
                 match TypeFilter::candidates(&searches, store, limit, &mut entries).await? {
-                    Some(chosen) => break chosen,
+                    Some(list) => break list,
                     None if limit > MAX_RESOURCES => {
                         let what =
                             format!("an export reads the candidates of {kind}, but its searches have none");
@@ -74,7 +74,7 @@ impl ListedResources {
                     None => limit *= 4,
                 }
             };
-            ids.insert(kind.clone(), chosen);
+            ids.insert(kind.clone(), candidates);
         }
         Ok(Self { ids })
     }
@@ -276,9 +276,9 @@ mod tests {
         put_observations(&resources, 3..=MAX_CANDIDATES, "a").await;
         assert!(indexed(&["Observation?code=a"]).await.is_empty());
         let searches = filters(&["Observation?code=a"]);
-        let listed = ListedResources::candidates(&store, &searches, &kinds[..1]).await.unwrap();
-        assert_eq!(listed.after("Observation", None, usize::MAX / 2).len(), MAX_CANDIDATES + 1);
-        assert!(listed.has("Observation") && !listed.has("Patient"));
+        let resources = ListedResources::candidates(&store, &searches, &kinds[..1]).await.unwrap();
+        assert_eq!(resources.after("Observation", None, usize::MAX / 2).len(), MAX_CANDIDATES + 1);
+        assert!(resources.has("Observation") && !resources.has("Patient"));
 
         // Ten parameters with too many candidates use up the entries of a kick-off.
         let long = |count: usize| {

@@ -48,8 +48,8 @@ impl GroupReader {
         let (mut groups, mut exclusion) = (vec![id.to_owned()], None);
         let mut next = 0;
         while let Some(group) = groups.get(next) {
-            let found = store.read(&ResourceKey::new("Group", group), seq).await?;
-            match found.and_then(|version| version.body) {
+            let group_version = store.read(&ResourceKey::new("Group", group), seq).await?;
+            match group_version.and_then(|version| version.body) {
                 Some(body) => {
                     let added = gathering.add(group, &body).map_err(GroupError::Bad)?;
                     exclusion = if next == 0 { added } else { exclusion };

@@ -277,13 +277,13 @@ impl ScopeComparison<'_> {
             return Ok(());
         }
         let lists = self.lists || is_deleted && self.depends_on_others(&key.kind);
-        let changed = match (was_exported, is_exported) {
+        let list = match (was_exported, is_exported) {
             (true, false) if lists => &mut scope_changes.listed,
             (true, false) => &mut scope_changes.named,
             (false, true) if is_unchanged => &mut scope_changes.entered,
             _ => return Ok(()),
         };
-        changed.entry(key.kind.clone()).or_default().insert(key.id.clone());
+        list.entry(key.kind.clone()).or_default().insert(key.id.clone());
         Ok(())
     }
 

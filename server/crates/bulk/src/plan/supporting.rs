@@ -32,8 +32,8 @@ pub(crate) struct SupportingSets {
 impl SupportingSets {
     /// The references that are in one of the sets only, as type and id.
     pub fn differences(&self) -> impl Iterator<Item = (&str, &str)> {
-        let left = self.before.iter().filter(|(kind, id)| !self.now.has(kind, id));
-        left.chain(self.now.iter().filter(|(kind, id)| !self.before.has(kind, id)))
+        let former = self.before.iter().filter(|(kind, id)| !self.now.has(kind, id));
+        former.chain(self.now.iter().filter(|(kind, id)| !self.before.has(kind, id)))
     }
 }
 

@@ -35,19 +35,19 @@ pub(crate) struct VersionFilter {
 
 impl VersionFilter {
     /// Returns whether the resource is in the compartments. The store checks the range of times.
-    fn has(&self, seen: &VersionHeader<'_>) -> bool {
-        self.patients.as_ref().is_none_or(|members| is_of(seen, members))
+    fn has(&self, version: &VersionHeader<'_>) -> bool {
+        self.patients.as_ref().is_none_or(|members| is_of(version, members))
     }
 }
 
 /// `true` if the resource is in the compartment of the current member and not in that of an earlier member.
 /// Compartments and members have the same sort order.
-fn is_of(seen: &VersionHeader<'_>, members: &GroupMembers) -> bool {
-    let mut compartments = seen.compartments().filter(|compartment| {
-        seen.within == Some(compartment)
+fn is_of(version: &VersionHeader<'_>, members: &GroupMembers) -> bool {
+    let mut compartments = version.compartments().filter(|compartment| {
+        version.within == Some(compartment)
             || compartment.strip_prefix("Patient/").is_some_and(|id| members.position(id).is_some())
     });
-    compartments.next().is_some_and(|first| seen.within.is_none_or(|within| within == first))
+    compartments.next().is_some_and(|first| version.within.is_none_or(|within| within == first))
 }
 
 /// The part of the store that a reader covers.
@@ -241,13 +241,13 @@ impl LineSource<'_> {
         let reading = AbortOnDrop::of(async move {
             let scan = ScanOptions::at(seq).limit(PAGE).after(after.as_deref());
             let updated = filter.updated;
-            let keep = move |seen: &VersionHeader<'_>| filter.has(seen);
-            let mut left = PAGES;
+            let keep = move |version: &VersionHeader<'_>| filter.has(version);
+            let mut pages_left = PAGES;
             let page = move |lines| {
-                left -= 1;
+                pages_left -= 1;
                 // The channel has a slot for each of the pages, so sending fails only if the receiver was
                 // dropped.
-                sender.try_send(lines).is_ok() && left > 0
+                sender.try_send(lines).is_ok() && pages_left > 0
             };
             store.scan_lines(&kind, of, scan, updated, keep, page).await
         });
@@ -299,18 +299,18 @@ mod tests {
             members: None,
         };
         let mut ahead = ReadAhead::new(source, ExportCursor::default());
-        let mut found = Vec::new();
+        let mut output = Vec::new();
         while let Some(page) = ahead.next().await.unwrap() {
-            found.extend_from_slice(&page.text);
+            output.extend_from_slice(&page.text);
             // Waits, so that the reader can read ahead.
             for _ in 0..50 {
                 tokio::task::yield_now().await;
             }
-            let held: usize = ahead.spans.iter().map(|span| span.ready.len() + span.pages.len()).sum();
-            assert!(held <= 3 * PAGES, "{held} pages are held");
+            let bytes: usize = ahead.spans.iter().map(|span| span.ready.len() + span.pages.len()).sum();
+            assert!(bytes <= 3 * PAGES, "{bytes} pages are held");
         }
-        let found = String::from_utf8(found).unwrap();
-        assert_eq!(found.lines().count(), ids.len());
-        assert!(found.lines().zip(&ids).all(|(line, id)| line.ends_with(id.as_str())));
+        let text = String::from_utf8(output).unwrap();
+        assert_eq!(text.lines().count(), ids.len());
+        assert!(text.lines().zip(&ids).all(|(line, id)| line.ends_with(id.as_str())));
     }
 }

@@ -138,14 +138,14 @@ impl<'a> Selection<'a> {
         if !self.at.done {
             self.ahead = self.read_at(&self.at).map(|reading| (self.at.clone(), reading));
         }
-        let mut chosen = Vec::with_capacity(page.versions.len());
+        let mut lines = Vec::with_capacity(page.versions.len());
         for mut version in page.versions {
             if self.is_chosen(&version, member).await? {
                 self.project(&mut version)?;
-                chosen.push(version);
+                lines.push(version);
             }
         }
-        Ok(Some(chosen))
+        Ok(Some(lines))
     }
 
     /// The next resources as lines, or `None` at the end. A page may be empty.
@@ -200,9 +200,9 @@ impl<'a> Selection<'a> {
         };
         let (store, kind, after) = (self.store.clone(), self.kind.to_owned(), cursor.after.clone());
         let (seq, deleted) = (self.job.seq(), self.deleted);
-        let listed = self.listed().map(|listed| listed.after(&kind, after.as_deref(), PAGE.count).to_vec());
+        let batch = self.listed().map(|list| list.after(&kind, after.as_deref(), PAGE.count).to_vec());
         Some(AbortOnDrop::of(async move {
-            if let Some(ids) = listed {
+            if let Some(ids) = batch {
                 return read_ids(&store, &kind, ids, seq).await;
             }
             let scan = ScanOptions::at(seq).limit(PAGE).after(after.as_deref());
@@ -218,7 +218,7 @@ impl<'a> Selection<'a> {
     fn listed(&self) -> Option<&ListedResources> {
         let ExportPlan { changes, candidates, .. } = self.criteria;
         let candidates = match self.role {
-            ExportRole::Main => Some(candidates).filter(|listed| listed.has(self.kind)),
+            ExportRole::Main => Some(candidates).filter(|list| list.has(self.kind)),
             ExportRole::Supporting | ExportRole::MainAndSupporting => self.with_supporting.as_ref(),
         };
         // All resources of a new type are exported, however old they are.
@@ -289,8 +289,8 @@ impl<'a> Selection<'a> {
     async fn is_supporting(&self, version: &Version) -> bool {
         let is_shared =
             self.job.joined_since.is_none() || patients_of(&version.compartments).next().is_none();
-        let known = self.criteria.supporting.lock().await;
-        is_shared && !version.is_deleted() && known.references.has(&version.key.kind, &version.key.id)
+        let supporting = self.criteria.supporting.lock().await;
+        is_shared && !version.is_deleted() && supporting.references.has(&version.key.kind, &version.key.id)
     }
 
     /// Lists the resources of a type that has both roles, so that not all of the type are read. In an
@@ -316,9 +316,9 @@ impl<'a> Selection<'a> {
         }
         ids.sort_unstable();
         ids.dedup();
-        let mut listed = ListedResources::default();
-        listed.set(self.kind, ids);
-        self.with_supporting = Some(listed);
+        let mut resources = ListedResources::default();
+        resources.set(self.kind, ids);
+        self.with_supporting = Some(resources);
         Ok(())
     }
 
@@ -490,16 +490,16 @@ impl<'a> Selection<'a> {
     /// Searches one more page for references to supporting resources. Returns `true` when all references are
     /// known.
     pub async fn know_supporting(&self) -> Result<bool, SelectionError> {
-        let mut known = self.criteria.supporting.lock().await;
-        let known = &mut *known;
+        let mut guard = self.criteria.supporting.lock().await;
+        let supporting = &mut *guard;
         let kinds = &self.job.kinds;
         let wants =
             |kind: &str| kinds.iter().any(|exported| exported == kind) && self.job.role(kind).is_supporting();
         let fhir_base = &self.criteria.fhir_base;
-        known.stage = match std::mem::take(&mut known.stage) {
+        supporting.stage = match std::mem::take(&mut supporting.stage) {
             CollectStage::Begin => CollectStage::Main { kind: 0, start: ExportCursor::default() },
             CollectStage::Main { kind, start } => match kinds.get(kind) {
-                None => CollectStage::Round { kind: 0, after: None, known: known.references.len() },
+                None => CollectStage::Round { kind: 0, after: None, known: supporting.references.len() },
                 Some(name) if !self.job.role(name).is_main() => CollectStage::Main { kind: kind + 1, start },
                 Some(name) => {
                     let main = Selection::from(self.store, self.job, name, self.criteria, start);
@@ -510,7 +510,7 @@ impl<'a> Selection<'a> {
                         None => CollectStage::Main { kind: kind + 1, start: ExportCursor::default() },
                         Some(versions) => {
                             for body in versions.iter().filter_map(|version| version.body.as_ref()) {
-                                known.references.add(body, fhir_base, wants)?;
+                                supporting.references.add(body, fhir_base, wants)?;
                             }
                             CollectStage::Main { kind, start: main.cursor() }
                         }
@@ -518,8 +518,8 @@ impl<'a> Selection<'a> {
                 }
             },
             CollectStage::Round { kind, after, known: before } => match kinds.get(kind) {
-                None if known.references.len() == before => CollectStage::Done,
-                None => CollectStage::Round { kind: 0, after: None, known: known.references.len() },
+                None if supporting.references.len() == before => CollectStage::Done,
+                None => CollectStage::Round { kind: 0, after: None, known: supporting.references.len() },
                 Some(name) if !wants(name) => {
                     CollectStage::Round { kind: kind + 1, after: None, known: before }
                 }
@@ -530,11 +530,11 @@ impl<'a> Selection<'a> {
                         self.job.joined_since.is_none() || patients_of(&version.compartments).next().is_none()
                     };
                     let referred = page.versions.iter().filter(|version| {
-                        known.references.has(&version.key.kind, &version.key.id) && is_shared(version)
+                        supporting.references.has(&version.key.kind, &version.key.id) && is_shared(version)
                     });
                     let bodies: Vec<Bytes> = referred.filter_map(|version| version.body.clone()).collect();
                     for body in &bodies {
-                        known.references.add(body, fhir_base, wants)?;
+                        supporting.references.add(body, fhir_base, wants)?;
                     }
                     match page.next {
                         None => CollectStage::Round { kind: kind + 1, after: None, known: before },
@@ -544,7 +544,7 @@ impl<'a> Selection<'a> {
             },
             CollectStage::Done => CollectStage::Done,
         };
-        Ok(matches!(known.stage, CollectStage::Done))
+        Ok(matches!(supporting.stage, CollectStage::Done))
     }
 
     fn seq(&self) -> Seq {

@@ -5,11 +5,11 @@ use crate::request::parameters::ExportParameters;
 use fhir::patient_compartment::contains_type;
 
 /// The stored types that the export contains (see [`ExportRole`]).
-pub fn kinds(request: &KickOff, parameters: &ExportParameters, mut stored: Vec<String>) -> Vec<String> {
-    stored.retain(|kind| {
+pub fn kinds(request: &KickOff, parameters: &ExportParameters, mut all_kinds: Vec<String>) -> Vec<String> {
+    all_kinds.retain(|kind| {
         request.types.has(kind) && role(&request.level, parameters, kind, contains_type(kind)).is_some()
     });
-    stored
+    all_kinds
 }
 
 /// The reason for which resources of a type are exported.
@@ -46,7 +46,7 @@ pub fn role(
     kind: &str,
     has_compartments: bool,
 ) -> Option<ExportRole> {
-    let names = |types: &Vec<String>| types.iter().any(|named| named == kind);
+    let names = |types: &Vec<String>| types.iter().any(|kind_name| kind_name == kind);
     let is_named = parameters.types.as_ref().is_none_or(names);
     let is_associated = kind == "Provenance" && parameters.provenance.is_some();
     let is_main = is_associated || (is_named && (*level == ExportLevel::System || has_compartments));

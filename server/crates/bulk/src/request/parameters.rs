@@ -95,14 +95,14 @@ pub fn check_parameters(
 ) -> Result<ExportParameters, KickOffError> {
     let mut checking =
         ParameterChecker { request, rules, out: ExportParameters::default(), types: None, open: Vec::new() };
-    let mut seen = Vec::new();
+    let mut names_so_far = Vec::new();
     for (name, value) in &request.parameters {
         let repeats =
             ExportParameter::named(name, rules.guide).is_none_or(|candidate| candidate.row().repeats);
-        if !repeats && seen.contains(&name) {
+        if !repeats && names_so_far.contains(&name) {
             return Err(wrong(name, "it occurs more than once"));
         }
-        seen.push(name);
+        names_so_far.push(name);
         checking.parameter(name, value)?;
     }
     checking.finish()
@@ -401,7 +401,7 @@ mod tests {
         let ask = |query, lenient| {
             let mut request = request(query, lenient);
             request.types = TypeAccess::only(["Patient", "Observation", "Location"]);
-            check_parameters(&request, rules).map(|checked| checked.notes.len())
+            check_parameters(&request, rules).map(|parameters| parameters.notes.len())
         };
         assert_eq!(ask(&[("allowPartialManifests", "true")], false).unwrap(), 0);
         assert!(ask(&[("allowPartialManifests", "maybe")], true).is_err());
@@ -414,7 +414,7 @@ mod tests {
         let post = |level: ExportLevel, value: &str| {
             let mut request = request(&[("patient", value)], false);
             (request.level, request.by) = (level, KickOffMethod::Post);
-            checked(&request).map(|found| found.patients.unwrap_or_default())
+            checked(&request).map(|parameters| parameters.patients.unwrap_or_default())
         };
         let absolute = format!("Patient/b,{BASE}/Patient/a,Patient/b");
         assert_eq!(post(ExportLevel::Patient, &absolute).unwrap(), ["a", "b"]);

@@ -79,16 +79,16 @@ impl FileAddresses {
         &self,
         job: &str,
         name: &str,
-        sent: &AddressSignature<'_>,
+        address_signature: &AddressSignature<'_>,
         now: Timestamp,
     ) -> Result<(), FileError> {
         let bad = |why| FileError::BadAddress { why };
         let signing = self.signing.as_ref().ok_or(bad("signed URLs are disabled"))?;
-        let signature = (signing.mac)(&signed(job, name, sent.expires));
-        constant_time::verify_slices_are_equal(signature.as_bytes(), sent.signature.as_bytes())
+        let signature = (signing.mac)(&signed(job, name, address_signature.expires));
+        constant_time::verify_slices_are_equal(signature.as_bytes(), address_signature.signature.as_bytes())
             .map_err(|_| bad("its signature does not match"))?;
         // The signature covers `expires`, so the server wrote it and it is a number.
-        let is_over = sent.expires.parse().is_ok_and(|expires: i64| expires <= now.as_second());
+        let is_over = address_signature.expires.parse().is_ok_and(|expires: i64| expires <= now.as_second());
         if is_over { Err(bad("it has expired")) } else { Ok(()) }
     }
 }

@@ -63,7 +63,7 @@ impl ExportArchive {
     /// Returns an error if the folder or bucket cannot be read.
     pub async fn files(&self) -> object_store::Result<Vec<(String, ObjectMeta)>> {
         let files: Vec<ObjectMeta> = self.objects.list(self.in_bucket.as_ref()).try_collect().await?;
-        let named = files.into_iter().filter_map(|file| {
+        let files_by_name = files.into_iter().filter_map(|file| {
             let mut end = file.location.parts().collect::<Vec<_>>().into_iter().rev();
             let (name, folder) = (end.next()?, end.next()?);
             let job = match &self.in_bucket {
@@ -73,7 +73,7 @@ impl ExportArchive {
             let name = format!("{job}/{}", name.as_ref());
             (!name.contains(UNFINISHED)).then_some((name, file))
         });
-        Ok(named.collect())
+        Ok(files_by_name.collect())
     }
 
     /// The files of complete exports that are missing or have another length, by their names.

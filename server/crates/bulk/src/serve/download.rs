@@ -204,13 +204,13 @@ impl ExportFile {
                 Ok((file, self.file.bytes, self.file.hash.clone()))
             }
             ContentEncoding::Gzip => {
-                if let Some(opened) = self.open_gzip().await? {
-                    return Ok(opened);
+                if let Some(file) = self.open_gzip().await? {
+                    return Ok(file);
                 }
                 // Compression continues if the request is cancelled, and the next request uses its result.
                 let this = self.clone();
-                let made = tokio::spawn(async move { this.make_gzip().await });
-                made.await.map_err(std::io::Error::other)??;
+                let task = tokio::spawn(async move { this.make_gzip().await });
+                task.await.map_err(std::io::Error::other)??;
                 self.open_gzip().await?.ok_or_else(|| self.damaged("its gzip was changed by another process"))
             }
         }

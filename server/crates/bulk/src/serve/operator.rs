@@ -129,7 +129,7 @@ pub async fn export(
     }
     let plan = Box::pin(ExportPlan::of(&job, store, &reading, supporting));
     let criteria = plan.await.map_err(unknown)?;
-    let mut written = Vec::new();
+    let mut files = Vec::new();
     for kind in &job.kinds {
         let mut file = Lines::new(out.join(format!("{kind}.ndjson")));
         let mut selection = Selection::from(store, &job, kind, &criteria, ExportCursor::default());
@@ -141,7 +141,7 @@ pub async fn export(
             }
         }
         if file.finish().await? > 0 {
-            written.push((kind.clone(), file.count));
+            files.push((kind.clone(), file.count));
         }
     }
     let mut notes = Lines::new(out.join("error.ndjson"));
@@ -158,7 +158,7 @@ pub async fn export(
         "transactionTime": fhir::instant::format(job.transaction_time),
         "request": job.request_url,
         "requiresAccessToken": false,
-        "output": written.iter().map(entry).collect::<Vec<Value>>(),
+        "output": files.iter().map(entry).collect::<Vec<Value>>(),
         "error": [],
     });
     if noted > 0 {
@@ -170,7 +170,7 @@ pub async fn export(
     let mut file = Lines::new(out.join("manifest.json"));
     file.line(manifest.to_string().as_bytes()).await?;
     file.finish().await?;
-    Ok(FolderSummary { resources: written, deleted, notes: noted })
+    Ok(FolderSummary { resources: files, deleted, notes: noted })
 }
 
 fn unknown(error: GroupError) -> OperatorError {

@@ -83,10 +83,10 @@ async fn supporting_resources_are_exported_once_with_their_own_references() {
     for patient in ["p", "q"] {
         world.put("Patient", patient, json!({ "managingOrganization": reference("Organization/o1") })).await;
     }
-    let seen = json!({ "subject": reference("Patient/p"), "participant": [
+    let encounter_fields = json!({ "subject": reference("Patient/p"), "participant": [
         { "individual": reference("https://s.example/fhir/R4/PractitionerRole/r") },
         { "individual": reference("https://elsewhere.example/Practitioner/d2") } ] });
-    world.put("Encounter", "e", seen).await;
+    world.put("Encounter", "e", encounter_fields).await;
     let role =
         json!({ "practitioner": reference("Practitioner/d1"), "organization": reference("Organization/o2") });
     world.put("PractitionerRole", "r", role).await;
@@ -147,9 +147,9 @@ fn texts(references: &[&str]) -> Vec<String> {
 async fn an_increment_has_supporting_resources_of_unchanged_ones() {
     let world = World::with(|options| options.group_leavers = GroupLeavers::Deleted);
     world.put("Patient", "p", json!({ "generalPractitioner": [reference("Practitioner/changed")] })).await;
-    let seen = json!({ "subject": reference("Patient/p"), "participant": [
+    let encounter_fields = json!({ "subject": reference("Patient/p"), "participant": [
         { "individual": reference("Practitioner/gone") }, { "individual": reference("Practitioner/later") } ] });
-    world.put("Encounter", "e", seen).await;
+    world.put("Encounter", "e", encounter_fields).await;
     for id in ["changed", "gone", "unrelated"] {
         world.put("Practitioner", id, json!({})).await;
     }
@@ -185,8 +185,8 @@ async fn an_increment_has_the_latest_provenance_of_unchanged_resources() {
 async fn a_supporting_type_in_type_gives_the_resources_that_are_referred_to() {
     let mut world = World::with(|options| options.guide = GuideVersion::V3);
     world.put("Patient", "p", json!({ "managingOrganization": reference("Organization/o") })).await;
-    let seen = json!({ "subject": reference("Patient/p"), "participant": [{ "individual": reference("Practitioner/d") }] });
-    world.put("Encounter", "e", seen).await;
+    let encounter_fields = json!({ "subject": reference("Patient/p"), "participant": [{ "individual": reference("Practitioner/d") }] });
+    world.put("Encounter", "e", encounter_fields).await;
     for id in ["o", "other"] {
         world.put("Organization", id, json!({})).await;
     }
@@ -200,21 +200,21 @@ async fn a_supporting_type_in_type_gives_the_resources_that_are_referred_to() {
             .collect()
     };
     for level in [group(), ExportLevel::Patient] {
-        let found: Vec<String> = read(&world, level.clone(), &[("_type", "Organization,Patient")]).await;
-        assert_eq!(found, ["Organization/o", "Patient/p"], "{level:?}");
-        let found: Vec<String> = read(&world, level, &[("_type", "Practitioner,Patient")]).await;
-        assert_eq!(found, ["Patient/p"]);
+        let ids: Vec<String> = read(&world, level.clone(), &[("_type", "Organization,Patient")]).await;
+        assert_eq!(ids, ["Organization/o", "Patient/p"], "{level:?}");
+        let ids: Vec<String> = read(&world, level, &[("_type", "Practitioner,Patient")]).await;
+        assert_eq!(ids, ["Patient/p"]);
     }
-    let found: Vec<String> = read(&world, group(), &[]).await;
-    assert_eq!(found, ["Encounter/e", "Patient/p"]);
+    let ids: Vec<String> = read(&world, group(), &[]).await;
+    assert_eq!(ids, ["Encounter/e", "Patient/p"]);
     // With the setting, the default export of a Group has all of them.
     world.bulk = world.reopened_with(|options| options.supporting = true);
-    let found: Vec<String> = read(&world, group(), &[]).await;
-    assert_eq!(found, ["Encounter/e", "Organization/o", "Patient/p", "Practitioner/d"]);
-    let found: Vec<String> = read(&world, group(), &[("_type", "Patient")]).await;
-    assert_eq!(found, ["Patient/p"]);
-    let found: Vec<String> = read(&world, ExportLevel::Patient, &[]).await;
-    assert_eq!(found, ["Encounter/e", "Patient/p"]);
+    let ids: Vec<String> = read(&world, group(), &[]).await;
+    assert_eq!(ids, ["Encounter/e", "Organization/o", "Patient/p", "Practitioner/d"]);
+    let ids: Vec<String> = read(&world, group(), &[("_type", "Patient")]).await;
+    assert_eq!(ids, ["Patient/p"]);
+    let ids: Vec<String> = read(&world, ExportLevel::Patient, &[]).await;
+    assert_eq!(ids, ["Encounter/e", "Patient/p"]);
 }
 
 #[tokio::test]

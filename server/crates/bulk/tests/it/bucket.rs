@@ -52,12 +52,12 @@ async fn start(world: &World, bulk: &Bulk) -> String {
 
 /// Returns the files of a manifest with their names.
 async fn files(world: &World, bulk: &Bulk, job: &str, manifest: &Value) -> Vec<(String, ExportFile)> {
-    let mut found = Vec::new();
+    let mut names = Vec::new();
     for file in manifest["output"].as_array().unwrap() {
         let name = file["url"].as_str().unwrap().rsplit('/').next().unwrap();
-        found.push((name.to_owned(), bulk.file(job, name, "client", world.now()).await.unwrap()));
+        names.push((name.to_owned(), bulk.file(job, name, "client", world.now()).await.unwrap()));
     }
-    found
+    names
 }
 
 /// Returns the keys of all objects.
@@ -151,25 +151,25 @@ async fn a_changed_object_is_not_sent_completely() {
     bytes[1_500_000] ^= 1;
     std::fs::write(&object, &bytes).unwrap();
     server.take_requests();
-    let opened = file.open(ContentEncoding::Identity).await.unwrap();
+    let body = file.open(ContentEncoding::Identity).await.unwrap();
     // The file was not read before its first byte is sent. The worker may still list the files of other
     // attempts, also with GET, after it has recorded the end of the job.
     let requests = server.take_requests();
     let of_file = |request: &&String| request.contains(&key);
     let reads: Vec<_> = requests.iter().filter(of_file).collect();
     assert!(!reads.is_empty() && reads.iter().all(|request| request.starts_with("HEAD ")), "{requests:?}");
-    let length = opened.length;
-    let mut stream = opened.stream(0..length);
-    let mut sent = 0;
+    let length = body.length;
+    let mut stream = body.stream(0..length);
+    let mut total = 0;
     let error = loop {
         match stream.try_next().await {
-            Ok(Some(piece)) => sent += piece.len() as u64,
+            Ok(Some(piece)) => total += piece.len() as u64,
             Ok(None) => panic!("the checksum was not compared"),
             Err(error) => break error,
         }
     };
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidData);
-    assert!(sent < length);
+    assert!(total < length);
     assert!(matches!(file.open(ContentEncoding::Gzip).await, Err(FileError::Damaged { .. })));
     bytes.pop();
     std::fs::write(&object, &bytes).unwrap();
@@ -237,14 +237,17 @@ async fn an_upload_is_complete_although_the_answer_was_lost() {
         fill(&world, 1_000, 10_000).await;
         server.fail(Fault::LostCompletion, 1);
         server.take_requests();
-        let written = complete(&world).await;
-        assert_eq!(written[0].1.iter().filter(|byte| **byte == b'\n').count(), 1_000);
+        let manifest = complete(&world).await;
+        assert_eq!(manifest[0].1.iter().filter(|byte| **byte == b'\n').count(), 1_000);
         // The file was not written again.
-        let sent = server.take_requests();
+        let sent_requests = server.take_requests();
         let count = |query| {
-            sent.iter().filter(|request| request.starts_with("POST") && request.contains(query)).count()
+            sent_requests
+                .iter()
+                .filter(|request| request.starts_with("POST") && request.contains(query))
+                .count()
         };
-        assert_eq!((count("?uploads"), count("?uploadId=")), (1, requests), "{sent:#?}");
+        assert_eq!((count("?uploads"), count("?uploadId=")), (1, requests), "{sent_requests:#?}");
     }
 }
 
@@ -320,16 +323,16 @@ async fn a_slow_upload_keeps_its_lease() {
     fill(&world, 10, 1_000).await;
     server.delay_uploads(Duration::from_secs(3));
     let other = world.reopened();
-    let begun = Instant::now();
+    let begin = Instant::now();
     let job = start(&world, &world.bulk).await;
     // Another process looks for leases that have expired while the only file is uploaded.
     while world.bulk.running_jobs() > 0 {
         tokio::time::sleep(STEP).await;
         world.pass(STEP);
         other.take_over_expired(world.now()).await.unwrap();
-        assert_eq!(other.running_jobs(), 0, "the lease was lost after {:?}", begun.elapsed());
+        assert_eq!(other.running_jobs(), 0, "the lease was lost after {:?}", begin.elapsed());
     }
-    assert!(begun.elapsed() > Duration::from_secs(3));
+    assert!(begin.elapsed() > Duration::from_secs(3));
     finish(&other, &job, world.now()).await;
     assert_eq!(keys(&server), [format!("one/two/{}/exports/{job}/1.Patient.0001.ndjson", world.store.id())]);
 }

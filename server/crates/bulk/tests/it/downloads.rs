@@ -59,8 +59,8 @@ async fn ranges_and_gzip_contain_the_same_bytes() {
     finish(&world.bulk, &again, world.now()).await;
     let other = world.bulk.file(&again, "Patient.0001.ndjson", "client", world.now()).await.unwrap();
     let all = (0..8).map(|_| bytes_of(&other, ContentEncoding::Gzip, None));
-    for made in futures_util::future::join_all(all).await {
-        assert!(made == gzip, "equal texts have equal gzip bytes");
+    for download in futures_util::future::join_all(all).await {
+        assert!(download == gzip, "equal texts have equal gzip bytes");
     }
     assert_eq!(other.etag(ContentEncoding::Gzip), file.etag(ContentEncoding::Gzip));
     world.bulk.delete(&job, "client", world.now()).await.unwrap();
@@ -74,20 +74,20 @@ async fn a_damaged_file_is_rejected() {
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[1_500_000] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
-    let refused = |found: Result<_, FileError>| matches!(found, Err(FileError::Damaged { .. }));
+    let is_damaged = |result: Result<_, FileError>| matches!(result, Err(FileError::Damaged { .. }));
     assert!(
-        refused(file.open(ContentEncoding::Identity).await.map(drop)),
+        is_damaged(file.open(ContentEncoding::Identity).await.map(drop)),
         "this process wrote different bytes"
     );
     assert!(
-        refused(file.open(ContentEncoding::Gzip).await.map(drop)),
+        is_damaged(file.open(ContentEncoding::Gzip).await.map(drop)),
         "the bytes differ from the written ones"
     );
     bytes.pop();
     std::fs::write(&path, &bytes).unwrap();
-    assert!(refused(file.open(ContentEncoding::Identity).await.map(drop)), "the file is too short");
+    assert!(is_damaged(file.open(ContentEncoding::Identity).await.map(drop)), "the file is too short");
     std::fs::remove_file(&path).unwrap();
-    assert!(refused(file.open(ContentEncoding::Identity).await.map(drop)), "the file is missing");
+    assert!(is_damaged(file.open(ContentEncoding::Identity).await.map(drop)), "the file is missing");
 }
 
 #[tokio::test]
@@ -191,12 +191,12 @@ async fn a_signed_url_opens_one_file_until_it_expires() {
     assert_eq!(open(other, &other_signature).await, Ok(()));
     let does_not_fit = Err("the signed URL is not valid: its signature does not match".to_owned());
     let later = (signature.expires.parse::<u64>().unwrap() + 1).to_string();
-    let changed = signature.signature.replacen(|c: char| c.is_ascii_alphabetic(), "0", 1);
+    let damaged_signature = signature.signature.replacen(|c: char| c.is_ascii_alphabetic(), "0", 1);
     for (name, expires, signature) in [
         (other, signature.expires, signature.signature),
         (name, signature.expires, other_signature.signature),
         (name, &*later, signature.signature),
-        (name, signature.expires, &*changed),
+        (name, signature.expires, &*damaged_signature),
         (name, signature.expires, &signature.signature[1..]),
         (name, "", ""),
     ] {
@@ -237,6 +237,6 @@ async fn signed_urls_are_rejected_if_they_are_disabled() {
     let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
     finish(&world.bulk, &job, world.now()).await;
     let signature = AddressSignature { expires: "9999999999", signature: "" };
-    let found = world.bulk.signed_file(&job, "Patient.0001.ndjson", &signature, world.now()).await;
-    assert!(matches!(found, Err(FileError::BadAddress { .. })));
+    let file = world.bulk.signed_file(&job, "Patient.0001.ndjson", &signature, world.now()).await;
+    assert!(matches!(file, Err(FileError::BadAddress { .. })));
 }

@@ -134,21 +134,21 @@ async fn jobs_and_files_belong_to_their_client_and_end() {
 async fn invalid_kick_offs_start_no_job() {
     let world = filled().await;
     world.put("Group", "g", json!({})).await;
-    let refused = async |level: ExportLevel, query: &[(&str, &str)], groups: Option<&[&str]>| {
+    let refusal = async |level: ExportLevel, query: &[(&str, &str)], groups: Option<&[&str]>| {
         let mut request = world.request(level, query);
         request.types = TypeAccess::only(["Patient"]);
         request.groups = groups.map(|groups| groups.iter().map(|g| (*g).to_owned()).collect());
         world.bulk.kick_off(request, world.now()).await.err()
     };
     let group = |id: &str| ExportLevel::Group(id.to_owned());
-    assert!(matches!(refused(group("none"), &[], None).await, Some(KickOffError::UnknownGroup { .. })));
+    assert!(matches!(refusal(group("none"), &[], None).await, Some(KickOffError::UnknownGroup { .. })));
     assert!(matches!(
-        refused(group("g"), &[], Some(&["other"])).await,
+        refusal(group("g"), &[], Some(&["other"])).await,
         Some(KickOffError::UnknownGroup { .. })
     ));
-    assert!(refused(group("g"), &[], Some(&["g"])).await.is_none());
+    assert!(refusal(group("g"), &[], Some(&["g"])).await.is_none());
     let type_ = [("_type", "Observation")];
-    assert!(matches!(refused(ExportLevel::System, &type_, None).await, Some(KickOffError::Forbidden { .. })));
+    assert!(matches!(refusal(ExportLevel::System, &type_, None).await, Some(KickOffError::Forbidden { .. })));
     let mut request = world.request(ExportLevel::System, &[]);
     request.types = TypeAccess::only(["Patient"]);
     let job = world.bulk.kick_off(request, world.now()).await.unwrap();
@@ -198,7 +198,7 @@ async fn running_exports_are_limited_in_bytes() {
             world.bulk.kick_off(request, world.now()).await
         };
         let job = begin("client").await.unwrap();
-        let refused = loop {
+        let refusal = loop {
             match begin("client").await {
                 Ok(more) => world.bulk.delete(&more, "client", world.now()).await.unwrap(),
                 Err(error) => break error,
@@ -206,8 +206,8 @@ async fn running_exports_are_limited_in_bytes() {
             tokio::task::yield_now().await;
         };
         assert!(
-            matches!(&refused, KickOffError::TooManyExports { why, retry_after_s: 10 } if why == says),
-            "{refused}"
+            matches!(&refusal, KickOffError::TooManyExports { why, retry_after_s: 10 } if why == says),
+            "{refusal}"
         );
         // A limit for all clients also rejects another client's export; a limit per client does not.
         assert_eq!(begin("other").await.is_ok(), of_all.is_none());
@@ -227,10 +227,10 @@ async fn exports_that_start_at_the_same_time_are_limited() {
         world.put("Patient", &format!("p{number}"), json!({})).await;
     }
     let begin = || world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now());
-    let begun = join_all((0..60).map(|_| begin())).await;
+    let results = join_all((0..60).map(|_| begin())).await;
     // Some of them may have ended meanwhile.
     assert!(world.bulk.running_jobs() <= 50, "{} exports run", world.bulk.running_jobs());
-    assert!(begun.iter().filter(|job| job.is_ok()).count() >= 50);
+    assert!(results.iter().filter(|job| job.is_ok()).count() >= 50);
 }
 
 #[tokio::test]
@@ -263,8 +263,8 @@ async fn exports_that_start_at_the_same_time_at_several_nodes_are_limited() {
     begin(&fast).await.unwrap();
     unfinished.reached().await;
     stop.release();
-    let refused = late.await.unwrap_err();
-    assert!(matches!(refused, KickOffError::TooManyExports { .. }), "{refused}");
+    let error = late.await.unwrap_err();
+    assert!(matches!(error, KickOffError::TooManyExports { .. }), "{error}");
     // A node that was overtaken below the limit checks again and starts its export.
     let stop = link.stop_at(StoreStep::Transaction, 1);
     let other = async |world: &World| {
@@ -296,8 +296,8 @@ async fn the_next_process_cleans_up_after_ended_exports() {
     }
     until("the exports are no longer open", async || world.bulk.running_jobs() == 0).await;
     let keys = async |prefix: &str| -> Vec<String> {
-        let found = world.store.scan(prefix, None, 100, world.now()).await.unwrap();
-        found.into_iter().map(|(key, _)| key).collect()
+        let records = world.store.scan(prefix, None, 100, world.now()).await.unwrap();
+        records.into_iter().map(|(key, _)| key).collect()
     };
     assert!(keys("bulk/open/").await.is_empty());
     // The process stopped before it cleaned up. The list of one export is damaged, and one has no record any
@@ -306,9 +306,9 @@ async fn the_next_process_cleans_up_after_ended_exports() {
         .map(|job| LedgerWrite::put(format!("bulk/open/{job}"), "", Expect::Any))
         .into();
     let missing = keys(&format!("bulk/file/{damaged}/")).await.remove(0);
-    let lost = keys(&format!("bulk/file/{gone}/")).await;
-    assert!(lost.len() > 1);
-    let deletes = [missing, format!("bulk/job/{gone}")].into_iter().chain(lost);
+    let remaining = keys(&format!("bulk/file/{gone}/")).await;
+    assert!(remaining.len() > 1);
+    let deletes = [missing, format!("bulk/job/{gone}")].into_iter().chain(remaining);
     writes.extend(deletes.map(|key| LedgerWrite::delete(key, Expect::Any)));
     world.store.write(writes, world.now()).await.unwrap();
     let stray = world.folder_of(&complete).join("2.Patient.0001.ndjson");
@@ -340,8 +340,8 @@ fn a_delete_waits_for_the_writes_of_the_export() {
             }
             let job =
                 world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
-            let begun = Instant::now();
-            while waits && !world.folder_of(&job).exists() && begun.elapsed() < Duration::from_secs(60) {
+            let start = Instant::now();
+            while waits && !world.folder_of(&job).exists() && start.elapsed() < Duration::from_secs(60) {
                 tokio::task::yield_now().await;
             }
             for _ in 0..turns {
@@ -380,8 +380,8 @@ fn many_files_are_removed_after_the_answer_to_a_delete() {
             assert!(status.is_err(), "the export exists after its delete");
             if !stops {
                 until("the files are removed", async || !world.folder_of(&job).exists()).await;
-                let left = async || world.store.scan("bulk/", None, 100, world.now()).await.unwrap();
-                until("the records are removed", async || left().await.is_empty()).await;
+                let remaining = async || world.store.scan("bulk/", None, 100, world.now()).await.unwrap();
+                until("the records are removed", async || remaining().await.is_empty()).await;
             }
             (world, job)
         });
@@ -392,8 +392,8 @@ fn many_files_are_removed_after_the_answer_to_a_delete() {
                 world.reopened().sweep(world.now()).await.unwrap();
             }
             assert!(!world.folder_of(&job).exists());
-            let left = async || world.store.scan("bulk/", None, 100, world.now()).await.unwrap();
-            until("the records are removed", async || left().await.is_empty()).await;
+            let remaining = async || world.store.scan("bulk/", None, 100, world.now()).await.unwrap();
+            until("the records are removed", async || remaining().await.is_empty()).await;
         });
     }
 }
@@ -418,8 +418,8 @@ async fn an_export_that_is_deleted_during_its_cleaning_stays_open() {
     stop.release();
     sweep.await.unwrap();
     let keys = async || {
-        let found = cleaning.store.scan("bulk/", None, 100, cleaning.now()).await.unwrap();
-        found.into_iter().map(|(key, _)| key).filter(|key| key.contains(&job)).collect::<Vec<_>>()
+        let records = cleaning.store.scan("bulk/", None, 100, cleaning.now()).await.unwrap();
+        records.into_iter().map(|(key, _)| key).filter(|key| key.contains(&job)).collect::<Vec<_>>()
     };
     assert_eq!(keys().await.len(), 2, "the list of files, and the export among the open ones");
     cleaning.bulk.sweep(cleaning.now()).await.unwrap();

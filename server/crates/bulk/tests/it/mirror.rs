@@ -49,7 +49,7 @@ fn resource(kind: &str, value: u8) -> Value {
 
 /// All resources in the files of a folder, without version and time.
 fn lines(folder: &Path) -> BTreeMap<String, Value> {
-    let mut found = BTreeMap::new();
+    let mut contents = BTreeMap::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_none_or(|extension| extension != "ndjson") {
@@ -58,10 +58,10 @@ fn lines(folder: &Path) -> BTreeMap<String, Value> {
         for line in std::fs::read_to_string(&path).unwrap().lines() {
             let mut resource: Value = serde_json::from_str(line).unwrap();
             resource.as_object_mut().unwrap().remove("meta");
-            found.insert(format!("{}/{}", resource["resourceType"], resource["id"]), resource);
+            contents.insert(format!("{}/{}", resource["resourceType"], resource["id"]), resource);
         }
     }
-    found
+    contents
 }
 
 async fn export(world: &World, store: &Store, out: &Path, since: Option<String>) -> String {
@@ -101,8 +101,8 @@ async fn mirror(rounds: &[Vec<Write>], original: Store, store: Store) {
     export(&world, &world.store, &of_original, None).await;
     export(&world, &store, &of_mirror, None).await;
     assert_eq!(lines(&of_original), lines(&of_mirror));
-    let written = written.into_iter().map(|(kind, number)| format!("\"{kind}\"/\"{number}\""));
-    assert!(written.eq(lines(&of_mirror).into_keys()), "an export has exactly the resources that exist");
+    let names = written.into_iter().map(|(kind, number)| format!("\"{kind}\"/\"{number}\""));
+    assert!(names.eq(lines(&of_mirror).into_keys()), "an export has exactly the resources that exist");
 }
 
 fn rounds() -> impl Strategy<Value = Vec<Vec<Write>>> {

@@ -139,16 +139,16 @@ fn broken_off(level: &ExportLevel, query: &[(&str, &str)], steps: &[usize]) -> (
         bulk.resume().await.unwrap();
         let manifest = finish(&bulk, &job, world.now()).await;
         let files = files(&world, &bulk, &manifest).await;
-        let listed = ["output", "deleted", "error"].map(|list| manifest[list].as_array().map_or(0, Vec::len));
+        let counts = ["output", "deleted", "error"].map(|list| manifest[list].as_array().map_or(0, Vec::len));
         let folder = world.folder_of(&job);
         // Unfinished files are removed when the export is complete.
         let count = || std::fs::read_dir(&folder).unwrap().count();
         // A removal waits for the disk, which may be busy for seconds.
-        let begun = Instant::now();
-        while count() > listed.iter().sum::<usize>() && begun.elapsed() < Duration::from_secs(60) {
+        let start = Instant::now();
+        while count() > counts.iter().sum::<usize>() && start.elapsed() < Duration::from_secs(60) {
             tokio::task::yield_now().await;
         }
-        assert_eq!(count(), listed.iter().sum::<usize>(), "unfinished files were not removed");
+        assert_eq!(count(), counts.iter().sum::<usize>(), "unfinished files were not removed");
         files
     });
     (undisturbed, resumed)
@@ -177,11 +177,11 @@ fn leftovers_of_a_stopped_process_are_removed() {
         let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
         let manifest = finish(&world.bulk, &job, world.now()).await;
         let before = files(&world, &world.bulk, &manifest).await;
-        let left = world.folder_of(&job).join("0.Patient.0001.ndjson#1");
-        std::fs::write(&left, "unfinished").unwrap();
+        let part = world.folder_of(&job).join("0.Patient.0001.ndjson#1");
+        std::fs::write(&part, "unfinished").unwrap();
         let bulk = world.reopened();
         bulk.resume().await.unwrap();
-        assert!(!left.exists());
+        assert!(!part.exists());
         assert_eq!(files(&world, &bulk, &manifest).await, before);
     });
 }

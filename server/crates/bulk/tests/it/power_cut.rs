@@ -47,16 +47,16 @@ fn bulk_of(world: &World, session: usize) -> Bulk {
 /// job's id.
 async fn output_of(bulk: &Bulk, world: &World, job: &str) -> String {
     let manifest = finish(bulk, job, world.now()).await;
-    let mut found = vec![manifest["transactionTime"].to_string()];
+    let mut texts = vec![manifest["transactionTime"].to_string()];
     for file in manifest["output"].as_array().unwrap() {
         let name = file["url"].as_str().unwrap().rsplit('/').next().unwrap();
         let file = bulk.file(job, name, "client", world.now()).await.unwrap();
         for encoding in [ContentEncoding::Identity, ContentEncoding::Gzip] {
-            found.push(format!("{name} {:x}", xxh3_128(&bytes_of(&file, encoding, None).await)));
+            texts.push(format!("{name} {:x}", xxh3_128(&bytes_of(&file, encoding, None).await)));
         }
     }
-    found.push(manifest["output"].to_string().replace(job, "JOB"));
-    found.join("\n")
+    texts.push(manifest["output"].to_string().replace(job, "JOB"));
+    texts.join("\n")
 }
 
 async fn fill(world: &World, from: usize) {
@@ -147,9 +147,12 @@ fn check(root: &Path, marks: &[&str], outputs: &BTreeMap<String, String>) -> Res
         bulk.resume().await.map_err(|error| error.to_string())?;
         for mark in marks {
             let [what, job, _]: [String; 3] = serde_json::from_str(mark).unwrap();
-            let found = output_of(&bulk, &world, &job).await;
-            if found != outputs[&job] {
-                return Err(format!("{what} {job} has the output\n{found}\nexpected\n{}", outputs[&job]));
+            let current_output = output_of(&bulk, &world, &job).await;
+            if current_output != outputs[&job] {
+                return Err(format!(
+                    "{what} {job} has the output\n{current_output}\nexpected\n{}",
+                    outputs[&job]
+                ));
             }
         }
         Ok(())

@@ -77,7 +77,7 @@ async fn store(world: &World, population: &Population) {
 /// Returns the expected selection of the Group, computed by a scan of all resources.
 fn selected(population: &Population) -> BTreeMap<String, BTreeSet<String>> {
     let is_member = |who: &Option<usize>| who.is_some_and(|who| population.members.contains(&who));
-    let chosen: BTreeSet<usize> = population
+    let patients: BTreeSet<usize> = population
         .observations
         .iter()
         .enumerate()
@@ -86,17 +86,17 @@ fn selected(population: &Population) -> BTreeMap<String, BTreeSet<String>> {
         .collect();
     let is_exported = |number: &usize| match number.checked_sub(population.patients) {
         None => population.members.contains(number),
-        Some(observation) => chosen.contains(&observation),
+        Some(observation) => patients.contains(&observation),
     };
     let provenances =
         population.provenances.iter().enumerate().filter(|(_, targets)| targets.iter().any(is_exported));
-    let named = |letter: &str, numbers: Vec<usize>| -> BTreeSet<String> {
+    let ids_of = |letter: &str, numbers: Vec<usize>| -> BTreeSet<String> {
         numbers.into_iter().map(|number| format!("{letter}{number}")).collect()
     };
     let mut all = BTreeMap::from([
-        ("Patient".to_owned(), named("p", population.members.iter().copied().collect())),
-        ("Observation".to_owned(), named("o", chosen.iter().copied().collect())),
-        ("Provenance".to_owned(), named("v", provenances.map(|(number, _)| number).collect())),
+        ("Patient".to_owned(), ids_of("p", population.members.iter().copied().collect())),
+        ("Observation".to_owned(), ids_of("o", patients.iter().copied().collect())),
+        ("Provenance".to_owned(), ids_of("v", provenances.map(|(number, _)| number).collect())),
     ]);
     all.retain(|_, ids| !ids.is_empty());
     all

@@ -15,9 +15,9 @@ use crate::support::{RETENTION, World, finish};
 /// Returns a disk of 1 GiB, and its free space as a number that the test can change.
 fn disk(dir: &std::path::Path, free: u64) -> (DiskSpace, Arc<AtomicU64>) {
     let free = Arc::new(AtomicU64::new(free));
-    let left = Arc::clone(&free);
+    let space = Arc::clone(&free);
     let probe =
-        move |_: &std::path::Path| Ok(FreeSpace { free: left.load(Ordering::Relaxed), total: 1 << 30 });
+        move |_: &std::path::Path| Ok(FreeSpace { free: space.load(Ordering::Relaxed), total: 1 << 30 });
     (DiskSpace::with_probe(dir, Arc::new(probe)), free)
 }
 
@@ -31,7 +31,7 @@ async fn fill(world: &World) {
 async fn an_export_that_waits_for_space_removes_its_files() {
     let dir = TempDir::new().unwrap();
     let (disk, free) = disk(dir.path(), 1 << 29);
-    let left = Arc::clone(&free);
+    let space = Arc::clone(&free);
     // The disk becomes full when the first files have been written.
     let world = World::with(|options| {
         options.file_size = 4_000;
@@ -43,9 +43,9 @@ async fn an_export_that_waits_for_space_removes_its_files() {
             let jobs = std::fs::read_dir(&exports).into_iter().flatten().flatten();
             let files = jobs.flat_map(|job| std::fs::read_dir(job.path()).into_iter().flatten());
             if files.count() > 0 && !is_filled.swap(true, Ordering::Relaxed) {
-                left.store(60 << 20, Ordering::Relaxed);
+                space.store(60 << 20, Ordering::Relaxed);
             }
-            Ok(FreeSpace { free: left.load(Ordering::Relaxed), total: 1 << 30 })
+            Ok(FreeSpace { free: space.load(Ordering::Relaxed), total: 1 << 30 })
         };
         *disk = DiskSpace::with_probe(dir.path(), Arc::new(probe));
     });

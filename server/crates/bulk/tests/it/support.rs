@@ -179,10 +179,10 @@ impl World {
 
 /// Returns the bytes of a file, or of a range of it.
 pub async fn bytes_of(file: &ExportFile, encoding: ContentEncoding, range: Option<Range<u64>>) -> Vec<u8> {
-    let opened = file.open(encoding).await.unwrap();
-    let range = range.unwrap_or(0..opened.length);
+    let stream = file.open(encoding).await.unwrap();
+    let range = range.unwrap_or(0..stream.length);
     let length = range.end - range.start;
-    let pieces: Vec<bytes::Bytes> = opened.stream(range).try_collect().await.unwrap();
+    let pieces: Vec<bytes::Bytes> = stream.stream(range).try_collect().await.unwrap();
     let bytes = pieces.concat();
     assert_eq!(bytes.len() as u64, length);
     bytes
@@ -191,8 +191,8 @@ pub async fn bytes_of(file: &ExportFile, encoding: ContentEncoding, range: Optio
 fn open(store: &Store, options: &BulkOptions, time: &Arc<AtomicI64>) -> Bulk {
     // Two processes on one store must not create the same id, so each has its own sequence.
     static OPENED: AtomicU64 = AtomicU64::new(0);
-    let opened = OPENED.fetch_add(1, Ordering::Relaxed);
-    let (time, count) = (time.clone(), AtomicU64::new(opened << 32));
+    let number = OPENED.fetch_add(1, Ordering::Relaxed);
+    let (time, count) = (time.clone(), AtomicU64::new(number << 32));
     let clock = BulkClock {
         now: Arc::new(move || Timestamp::from_millisecond(time.load(Ordering::Relaxed)).unwrap()),
         random: Arc::new(move |buffer| {
@@ -228,9 +228,9 @@ pub async fn finish(bulk: &Bulk, job: &str, now: Timestamp) -> Value {
 
 /// Waits until a condition holds.
 pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let begun = Instant::now();
+    let start = Instant::now();
     while !holds().await {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

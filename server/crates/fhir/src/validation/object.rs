@@ -73,8 +73,8 @@ impl ElementDefects {
         self.add(path, IssueCode::Structure, false, || "the value is null; leave the element out".to_owned());
     }
 
-    pub(super) fn add_other_form(&mut self, path: &ElementPath<'_>, expected: &str, found: &str) {
-        self.add(path, IssueCode::Structure, true, || format!("{found} is here instead of {expected}"));
+    pub(super) fn add_other_form(&mut self, path: &ElementPath<'_>, expected: &str, actual: &str) {
+        self.add(path, IssueCode::Structure, true, || format!("{actual} is here instead of {expected}"));
     }
 }
 
@@ -102,8 +102,8 @@ impl<'de> DeserializeSeed<'de> for StructureValue<'_, '_> {
 }
 
 impl StructureValue<'_, '_> {
-    fn other_form<E>(self, found: &str) -> Result<(), E> {
-        self.object.defects.add_other_form(self.object.path, "an object", found);
+    fn other_form<E>(self, actual: &str) -> Result<(), E> {
+        self.object.defects.add_other_form(self.object.path, "an object", actual);
         Ok(())
     }
 }
@@ -281,8 +281,9 @@ fn resource(json: &RawValue, occurrence: Occurrence, defects: &mut ElementDefect
             defects.check_alone(occurrence, &path);
             let kind = serde_json::from_str::<ResourceKind<'_>>(text).ok();
             let kind = kind.as_ref().map(|resource| &*resource.kind);
-            let known = kind.filter(|kind| crate::resource_type(kind).is_some() || *kind == "Parameters");
-            let Some(structure) = known.and_then(structure) else {
+            let resource_type =
+                kind.filter(|kind| crate::resource_type(kind).is_some() || *kind == "Parameters");
+            let Some(structure) = resource_type.and_then(structure) else {
                 defects.add(&path, IssueCode::Structure, true, || match kind {
                     Some(kind) => format!("'{}' is not a resource type of FHIR R4", shortened(kind)),
                     None => "'resourceType' is missing or not a string".to_owned(),

@@ -58,7 +58,7 @@ impl ConsentStore {
             .ledger
             .read_record::<UserConsent>(&ledger_keys::consent_record(sub, client_id), now)
             .await?
-            .map(|stored| stored.value))
+            .map(|record| record.value))
     }
 
     /// Returns all consents of a user, ordered by client id.
@@ -83,9 +83,9 @@ impl ConsentStore {
         let key = ledger_keys::consent_record(sub, &client.client_id);
         loop {
             let previous = self.ledger.read_record::<UserConsent>(&key, now).await?;
-            let expect = previous.as_ref().map_or(Expect::Absent, |stored| Expect::Revision(stored.revision));
+            let expect = previous.as_ref().map_or(Expect::Absent, |record| Expect::Revision(record.revision));
             let before =
-                previous.map(|stored| stored.value).filter(|one| one.generation == client.generation);
+                previous.map(|record| record.value).filter(|one| one.generation == client.generation);
             let before = before.map(|consent| consent.scopes).unwrap_or_default();
             let consent = UserConsent {
                 client_id: client.client_id.clone(),

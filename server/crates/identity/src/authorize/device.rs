@@ -318,8 +318,9 @@ impl DeviceAuthorizations {
         now: Timestamp,
     ) -> Result<Grant, DeviceError> {
         let key = ledger_keys::device_request(device_code);
-        let stored = self.ledger.read_record::<DeviceRequest>(&key, now).await?.ok_or(GrantError::Unknown)?;
-        let mut request = stored.value;
+        let request_record =
+            self.ledger.read_record::<DeviceRequest>(&key, now).await?.ok_or(GrantError::Unknown)?;
+        let mut request = request_record.value;
         if request.client_id != client.client_id || request.generation != client.generation {
             return Err(GrantError::Unknown.into());
         }
@@ -329,7 +330,7 @@ impl DeviceAuthorizations {
         if now >= request.expires {
             return Err(DeviceError::Expired);
         }
-        let expect = Expect::Revision(stored.revision);
+        let expect = Expect::Revision(request_record.revision);
         match std::mem::replace(&mut request.state, DeviceRequestState::Pending) {
             DeviceRequestState::Granted(grant) => {
                 let scopes = self.grants.ensure_active(&grant, client, now).await?;
@@ -373,11 +374,11 @@ impl DeviceAuthorizations {
         let index = self.ledger.read_record::<UserCodeIndex>(&self.user_code_key(&letters), now).await?;
         let Some(by_user_code) = index else { return Ok(None) };
         let key = by_user_code.value.key;
-        let Some(stored) = self.ledger.read_record::<DeviceRequest>(&key, now).await? else {
+        let Some(request) = self.ledger.read_record::<DeviceRequest>(&key, now).await? else {
             return Ok(None);
         };
-        let open = matches!(stored.value.state, DeviceRequestState::Pending) && now < stored.value.expires;
-        Ok(open.then_some((key, stored, letters)))
+        let open = matches!(request.value.state, DeviceRequestState::Pending) && now < request.value.expires;
+        Ok(open.then_some((key, request, letters)))
     }
 
     /// Returns eight uniformly distributed letters, which contain 34 random bits. The device page limits the

@@ -263,9 +263,9 @@ impl AuthorizationService {
         let RequestText { query, launch } = match &interaction.request {
             RequestSource::Inline(text) => text.clone(),
             RequestSource::Record(id) => {
-                let found = self.load_large_request(id, now).await;
-                let found = found.map_err(|error| AuthorizationError::Show(error.into()))?;
-                found.ok_or(AuthorizationError::Show(PageError::Ended))?
+                let loaded = self.load_large_request(id, now).await;
+                let loaded = loaded.map_err(|error| AuthorizationError::Show(error.into()))?;
+                loaded.ok_or(AuthorizationError::Show(PageError::Ended))?
             }
         };
         self.check_request_params(&query, interaction.pushed.clone(), launch, now).await
@@ -337,8 +337,8 @@ impl AuthorizationService {
         };
         let each_time = request.prompt.consent || request.needs_interaction();
         if request.client.consent || each_time {
-            let stored = self.consents.user_consent(&user.sub, &request.client.client_id, now).await?;
-            let is_given = stored.is_some_and(|stored| stored.covers(&request.client, &scopes))
+            let user_consent = self.consents.user_consent(&user.sub, &request.client.client_id, now).await?;
+            let is_given = user_consent.is_some_and(|consent| consent.covers(&request.client, &scopes))
                 && (!each_time || interaction.is_allowed(&user, &scopes));
             if !is_given {
                 let dropped = refusal::dropped(&request.scopes, &scopes);
@@ -366,8 +366,8 @@ impl AuthorizationService {
         if !scopes.is_launch() {
             return LaunchPatient::None;
         }
-        let chosen = interaction.patient.as_ref().filter(|choice| choice.sub == user.sub);
-        match (&user.patients()[..], chosen) {
+        let patient_choice = interaction.patient.as_ref().filter(|choice| choice.sub == user.sub);
+        match (&user.patients()[..], patient_choice) {
             (_, Some(choice)) if user.may_see_patient(&choice.patient) => {
                 LaunchPatient::Patient(choice.patient.clone())
             }
@@ -470,9 +470,9 @@ impl AuthorizationService {
         }
         // RFC 6749 section 4.2.2: the response must contain `scope` if the granted scope differs from the
         // requested one.
-        let granted = grant.scopes.to_string();
+        let scope_text = grant.scopes.to_string();
         if grant.scopes != request.scopes {
-            pairs.push(("scope", &granted));
+            pairs.push(("scope", &scope_text));
         }
         Ok(Some(reply.answer(pairs, true)))
     }

@@ -61,7 +61,7 @@ impl AuthorizationService {
         now: Timestamp,
     ) -> Result<Option<RequestText>, StoreError> {
         let record = self.ledger.read_record::<RequestText>(&ledger_keys::large_request(id), now).await?;
-        Ok(record.map(|stored| stored.value))
+        Ok(record.map(|record| record.value))
     }
 
     /// Removes the record of an interaction that has ended, if it has one.

@@ -59,6 +59,6 @@ impl AuthorizationService {
     ) -> Result<Option<LaunchContext>, StoreError> {
         let key = ledger_keys::launch(&encoding::sha256_base64url(id));
         let record = self.ledger.read_record::<LaunchContext>(&key, now).await?;
-        Ok(record.map(|stored| stored.value).filter(|context| context.client_id == client.client_id))
+        Ok(record.map(|record| record.value).filter(|context| context.client_id == client.client_id))
     }
 }

@@ -147,9 +147,9 @@ impl AuthorizationService {
         now: Timestamp,
     ) -> Result<StoredPushedRequest, PageError> {
         let id = encoding::sha256_base64url(reference);
-        let found =
+        let read_result =
             self.ledger.read_record::<PushedRequestRecord>(&ledger_keys::pushed_request(&id), now).await?;
-        let record = found.map(|stored| stored.value).filter(|record| record.client_id == client_id);
+        let record = read_result.map(|record| record.value).filter(|record| record.client_id == client_id);
         let record = record.ok_or(PageError::PushedRequest)?;
         if self.ledger.get(&ledger_keys::used_pushed_request(&id), now).await?.is_some() {
             return Err(PageError::PushedRequest);

@@ -93,8 +93,8 @@ fn escaped_value(value: &str) -> String {
 }
 
 /// The scopes of a list that another one does not contain.
-pub(crate) fn dropped(requested: &Scopes, granted: &Scopes) -> Scopes {
-    requested.filter(|scope| !granted.contains(scope))
+pub(crate) fn dropped(requested: &Scopes, scopes: &Scopes) -> Scopes {
+    requested.filter(|scope| !scopes.contains(scope))
 }
 
 #[cfg(test)]

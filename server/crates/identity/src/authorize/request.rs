@@ -156,9 +156,9 @@ impl AuthorizationService {
                         client_id: params.get("client_id").map(str::to_owned),
                     })
                 })?;
-                let found =
+                let pushed =
                     self.load_pushed_request(id, client_id, now).await.map_err(AuthorizationError::Show)?;
-                self.check_request_params(&found.query, Some(found.pushed), None, now).await
+                self.check_request_params(&pushed.query, Some(pushed.pushed), None, now).await
             }
             None => self.check_request_params(query, None, None, now).await,
         }
@@ -214,16 +214,16 @@ impl AuthorizationService {
         }
         let client_id = params.get("client_id").ok_or_else(unknown)?;
         let client = self.clients.active_client(client_id, now).await?.ok_or_else(unknown)?;
-        let rejected = || PageError::RedirectUri {
+        let wrong_redirect_uri = || PageError::RedirectUri {
             client_id: client_id.to_owned(),
             sent: params.get("redirect_uri").map(str::to_owned),
         };
         if params.is_ambiguous("redirect_uri") {
-            return Err(rejected());
+            return Err(wrong_redirect_uri());
         }
-        let sent = params.get("redirect_uri").ok_or_else(rejected)?;
-        let to = redirect_uri::match_redirect_uri(&client.redirect_uris, sent, client.native)
-            .ok_or_else(rejected)?;
+        let address = params.get("redirect_uri").ok_or_else(wrong_redirect_uri)?;
+        let to = redirect_uri::match_redirect_uri(&client.redirect_uris, address, client.native)
+            .ok_or_else(wrong_redirect_uri)?;
         Ok((client, to))
     }
 
@@ -414,9 +414,11 @@ pub(crate) fn check_scope(
     client: &Client,
     supports_query: SupportsQuery,
 ) -> Result<Scopes, Refusal> {
-    let refused = |reason, value: &str| Refusal::new(ErrorCode::InvalidScope, reason).with_value(Some(value));
-    let scopes = Scopes::parse(requested.unwrap_or("openid"))
-        .map_err(|error| refused("scope must be a list of scopes separated by single spaces", &error.0))?;
+    let scope_error =
+        |reason, value: &str| Refusal::new(ErrorCode::InvalidScope, reason).with_value(Some(value));
+    let scopes = Scopes::parse(requested.unwrap_or("openid")).map_err(|error| {
+        scope_error("scope must be a list of scopes separated by single spaces", &error.0)
+    })?;
     // `system/` scopes are granted only by the grant type `client_credentials`.
     let is_system = |scope: &str| SmartScope::parse(scope).is_some_and(|s| s.context == ScopeContext::System);
     let is_supported = |scope: &str| {
@@ -425,13 +427,16 @@ pub(crate) fn check_scope(
     };
     for scope in scopes.iter() {
         if !is_supported(scope) {
-            return Err(refused("the query of the scope is not a search that this server supports", scope));
+            return Err(scope_error(
+                "the query of the scope is not a search that this server supports",
+                scope,
+            ));
         }
         if is_system(scope) {
-            return Err(refused("system/ scopes are granted by client_credentials only", scope));
+            return Err(scope_error("system/ scopes are granted by client_credentials only", scope));
         }
         if !client.scopes.covers(scope) {
-            let refusal = refused("the scope is not registered for the client", scope);
+            let refusal = scope_error("the scope is not registered for the client", scope);
             return Err(match scope_remedy(client, scope) {
                 Some(remedy) => refusal.mended_by(remedy),
                 None => refusal,

@@ -202,10 +202,10 @@ mod tests {
     fn check(claims: serde_json::Value, expected: Result<(), BadAssertion>) {
         let claims: AssertionClaims = serde_json::from_value(claims).unwrap();
         let now = Timestamp::from_second(1_000_000).unwrap();
-        let checked = claims
+        let claims_result = claims
             .check_audience(AssertionAudiencePolicy::default(), ISSUER)
             .and_then(|()| claims.check_times(now).map(drop));
-        assert_eq!(checked, expected);
+        assert_eq!(claims_result, expected);
     }
 
     #[test]
@@ -238,11 +238,11 @@ mod tests {
         ] {
             let claims: AssertionClaims = serde_json::from_value(json!({ "aud": aud })).unwrap();
             let accepts = |policy| claims.check_audience(policy, ISSUER).is_ok();
-            let accepted = (
+            let audiences = (
                 accepts(AssertionAudiencePolicy::TokenEndpointOrIssuer),
                 accepts(AssertionAudiencePolicy::Issuer),
             );
-            assert_eq!(accepted, (default, issuer_only), "{aud}");
+            assert_eq!(audiences, (default, issuer_only), "{aud}");
         }
     }
 

@@ -45,11 +45,11 @@ impl ClientAuthenticator {
             Err(error) => {
                 // An unknown client id is not recorded in the audit log, because the field may contain a
                 // secret.
-                let named = match authorization.and_then(parse_basic_header) {
+                let name = match authorization.and_then(parse_basic_header) {
                     Some((id, _)) => Some(id),
                     None => form.get("client_id").map(str::to_owned),
                 };
-                let client = match &named {
+                let client = match &name {
                     Some(id) => self.clients.active_client(id, now).await.ok().flatten(),
                     None => None,
                 };
@@ -77,7 +77,7 @@ impl ClientAuthenticator {
         }
         if let Some(header) = authorization {
             let (id, secret) = parse_basic_header(header).ok_or(ClientAuthError::InvalidClient)?;
-            if form.get("client_id").is_some_and(|named| named != id) {
+            if form.get("client_id").is_some_and(|client_id| client_id != id) {
                 return Err(ClientAuthError::InvalidRequest(
                     "client_id differs from the Authorization header",
                 ));
@@ -91,7 +91,7 @@ impl ClientAuthenticator {
         match (assertion, form.get("client_assertion_type")) {
             (Some(assertion), Some(JWT_BEARER)) => {
                 let client = self.verify_assertion(assertion, now).await?;
-                if form.get("client_id").is_some_and(|named| named != client.client_id) {
+                if form.get("client_id").is_some_and(|client_id| client_id != client.client_id) {
                     return Err(ClientAuthError::InvalidRequest(
                         "client_id differs from the client assertion",
                     ));

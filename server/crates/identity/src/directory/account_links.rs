@@ -44,10 +44,10 @@ pub struct LinkedAccount {
 impl LinkedAccount {
     /// The writes that link an account to a user. `known` is the condition on the record that says whose the
     /// account is.
-    pub(crate) fn link_writes(&self, sub: &str, known: Expect) -> [LedgerWrite; 2] {
+    pub(crate) fn link_writes(&self, sub: &str, expected: Expect) -> [LedgerWrite; 2] {
         let link = AccountLink { sub: sub.to_owned(), removed: self.removed.is_some() };
         [
-            records::put_record(ledger_keys::account_link(&self.id), &link, None, known),
+            records::put_record(ledger_keys::account_link(&self.id), &link, None, expected),
             records::put_record(ledger_keys::user_link(sub, &self.id), self, None, Expect::Any),
         ]
     }

@@ -96,7 +96,7 @@ impl ClientRegistry {
             return Ok(Some(candidate.client.clone()));
         }
         let client = self.ledger.read_record::<Client>(&ledger_keys::client_record(client_id), now).await?;
-        let client = client.map(|stored| stored.value).filter(|client| self.demo || !client.demo);
+        let client = client.map(|record| record.value).filter(|client| self.demo || !client.demo);
         if let (Some(client), Some(epoch)) = (&client, epoch) {
             self.cache.0.insert(client_id.into(), Arc::new(CachedClient { client: client.clone(), epoch }));
         }
@@ -164,21 +164,25 @@ impl ClientRegistry {
                 client.check_registration()?;
                 self.lifetimes.admit_client(client, now).await?;
                 let key = ledger_keys::client_record(&client.client_id);
-                let stored = self.ledger.read_record::<Client>(&key, now).await?;
-                let (action, generation, expect) = match stored {
-                    Some(stored) if !stored.value.declared => {
+                let record = self.ledger.read_record::<Client>(&key, now).await?;
+                let (action, generation, expect) = match record {
+                    Some(client_record) if !client_record.value.declared => {
                         return Err(RegistrationError::AddedByCommand(client.client_id.clone()));
                     }
-                    Some(stored) => {
+                    Some(client_record) => {
                         let same = Client {
-                            generation: stored.value.generation.clone(),
+                            generation: client_record.value.generation.clone(),
                             declared: true,
                             ..client.clone()
                         };
-                        if same == stored.value {
+                        if same == client_record.value {
                             continue;
                         }
-                        (RecordAction::Update, stored.value.generation, Expect::Revision(stored.revision))
+                        (
+                            RecordAction::Update,
+                            client_record.value.generation,
+                            Expect::Revision(client_record.revision),
+                        )
                     }
                     None => (RecordAction::Create, self.random.id(), Expect::Absent),
                 };
@@ -224,7 +228,7 @@ impl ClientRegistry {
         now: Timestamp,
     ) -> Result<Option<VersionedClient>, StoreError> {
         let record = self.ledger.read_record::<Client>(&ledger_keys::client_record(client_id), now).await?;
-        Ok(record.map(|stored| VersionedClient { client: stored.value, revision: stored.revision }))
+        Ok(record.map(|record| VersionedClient { client: record.value, revision: record.revision }))
     }
 
     /// Changes the metadata of a client by a JSON merge patch (see [`ClientMetadata::with_changes`]). Its
@@ -242,26 +246,26 @@ impl ClientRegistry {
         now: Timestamp,
     ) -> Result<(VersionedClient, Option<String>), ChangeClientError> {
         let mut new_secret = None;
-        let changed = self
+        let client = self
             .write_changed(client_id, revision, now, |client| {
                 // A conflict repeats this function, perhaps with a client that has a secret by now.
                 new_secret = None;
                 let metadata = ClientMetadata::with_changes(client, changes)?;
-                let mut changed = metadata.into_client(client_id, None)?;
-                if changed.needs_secret() {
-                    changed.secret_digests.clone_from(&client.secret_digests);
-                    changed.replaced_secrets.clone_from(&client.replaced_secrets);
-                    if changed.secret_digests.is_empty() {
+                let mut next = metadata.into_client(client_id, None)?;
+                if next.needs_secret() {
+                    next.secret_digests.clone_from(&client.secret_digests);
+                    next.replaced_secrets.clone_from(&client.replaced_secrets);
+                    if next.secret_digests.is_empty() {
                         let secret = self.random.secret();
-                        changed.secret_digests.push(Client::secret_digest(&secret));
+                        next.secret_digests.push(Client::secret_digest(&secret));
                         new_secret = Some(secret);
                     }
                 }
                 let (demo, generation) = (client.demo, client.generation.clone());
-                Ok(Client { demo, generation, ..changed })
+                Ok(Client { demo, generation, ..next })
             })
             .await?;
-        Ok((changed, new_secret))
+        Ok((client, new_secret))
     }
 
     /// Gives a client a new secret and returns it. The earlier secrets stay valid for the time `overlap`.
@@ -279,22 +283,18 @@ impl ClientRegistry {
             if !client.needs_secret() {
                 return Err(ChangeClientError::NoSecret(client_id.to_owned()));
             }
-            let mut changed = client.clone();
+            let mut next = client.clone();
             let until = now + overlap;
             // An earlier rotation may have set an earlier end.
-            changed
-                .replaced_secrets
-                .iter_mut()
-                .for_each(|replaced| replaced.until = replaced.until.min(until));
-            let replaced =
-                std::mem::replace(&mut changed.secret_digests, vec![Client::secret_digest(&secret)]);
+            next.replaced_secrets.iter_mut().for_each(|replaced| replaced.until = replaced.until.min(until));
+            let replaced = std::mem::replace(&mut next.secret_digests, vec![Client::secret_digest(&secret)]);
             let replaced = replaced.into_iter().map(|digest| ReplacedSecret { digest, until });
-            changed.replaced_secrets.extend(replaced);
-            changed.replaced_secrets.retain(|replaced| now < replaced.until);
-            if changed.replaced_secrets.len() > MAX_REPLACED_SECRETS {
+            next.replaced_secrets.extend(replaced);
+            next.replaced_secrets.retain(|replaced| now < replaced.until);
+            if next.replaced_secrets.len() > MAX_REPLACED_SECRETS {
                 return Err(ChangeClientError::TooManySecrets);
             }
-            Ok(changed)
+            Ok(next)
         })
         .await?;
         Ok(secret)
@@ -309,19 +309,19 @@ impl ClientRegistry {
         mut change: impl FnMut(&Client) -> Result<Client, ChangeClientError> + Send,
     ) -> Result<VersionedClient, ChangeClientError> {
         loop {
-            let stored = self.versioned_client(client_id, now).await?;
-            let stored = stored.filter(|stored| self.demo || !stored.client.demo);
-            let stored = stored.ok_or_else(|| ChangeClientError::Unknown(client_id.to_owned()))?;
-            if stored.client.declared {
+            let versioned = self.versioned_client(client_id, now).await?;
+            let versioned = versioned.filter(|candidate| self.demo || !candidate.client.demo);
+            let versioned = versioned.ok_or_else(|| ChangeClientError::Unknown(client_id.to_owned()))?;
+            if versioned.client.declared {
                 return Err(RegistrationError::Declared(client_id.to_owned()).into());
             }
-            if revision.is_some_and(|revision| revision != stored.revision) {
+            if revision.is_some_and(|revision| revision != versioned.revision) {
                 return Err(ChangeClientError::Stale);
             }
-            let client = change(&stored.client)?;
+            let client = change(&versioned.client)?;
             self.lifetimes.admit_client(&client, now).await?;
             let key = ledger_keys::client_record(client_id);
-            let write = records::put_record(key, &client, None, Expect::Revision(stored.revision));
+            let write = records::put_record(key, &client, None, Expect::Revision(versioned.revision));
             match self.ledger.write(vec![write], now).await {
                 Ok(revisions) => {
                     let client_id = client_id.to_owned();
@@ -342,13 +342,13 @@ impl ClientRegistry {
     /// error.
     pub async fn delete_client(&self, client_id: &str, now: Timestamp) -> Result<bool, RegistrationError> {
         let key = ledger_keys::client_record(client_id);
-        let Some(stored) = self.ledger.read_record::<Client>(&key, now).await? else {
+        let Some(record) = self.ledger.read_record::<Client>(&key, now).await? else {
             return Ok(false);
         };
-        if stored.value.declared {
+        if record.value.declared {
             return Err(RegistrationError::Declared(client_id.to_owned()));
         }
-        let write = LedgerWrite::Delete { key, expect: Expect::Revision(stored.revision) };
+        let write = LedgerWrite::Delete { key, expect: Expect::Revision(record.revision) };
         self.ledger.write(vec![write], now).await?;
         self.audit
             .record(AuditEvent::Client { action: RecordAction::Delete, client_id: client_id.to_owned() });

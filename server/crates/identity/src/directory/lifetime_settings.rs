@@ -25,8 +25,8 @@ pub struct LifetimeSettings {
 pub(crate) async fn longest_lifetimes(store: &Store, now: Timestamp) -> Result<Lifetimes, StoreError> {
     match store.get(ledger_keys::LONGEST_LIFETIMES, now).await? {
         Some(record) => {
-            let stored: Lifetimes = records::decode_record(ledger_keys::LONGEST_LIFETIMES, &record.value)?;
-            Ok(stored.longest(Lifetimes::default()))
+            let lifetimes: Lifetimes = records::decode_record(ledger_keys::LONGEST_LIFETIMES, &record.value)?;
+            Ok(lifetimes.longest(Lifetimes::default()))
         }
         None => Ok(Lifetimes::default()),
     }
@@ -70,8 +70,8 @@ impl LifetimeSettings {
 
     async fn raise_longest(&self, lifetimes: Lifetimes, now: Timestamp) -> Result<(), StoreError> {
         loop {
-            let stored = self.ledger.get(ledger_keys::LONGEST_LIFETIMES, now).await?;
-            let expect = stored.as_ref().map_or(Expect::Absent, |record| Expect::Revision(record.revision));
+            let earlier = self.ledger.get(ledger_keys::LONGEST_LIFETIMES, now).await?;
+            let expect = earlier.as_ref().map_or(Expect::Absent, |record| Expect::Revision(record.revision));
             let longest = self.longest(now).await?;
             let raised = longest.longest(lifetimes);
             if raised == longest {

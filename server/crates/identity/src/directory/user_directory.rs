@@ -149,7 +149,7 @@ impl UserDirectory {
 
     async fn served_user(&self, sub: &str, now: Timestamp) -> Result<Option<User>, StoreError> {
         let record = self.ledger.read_record::<User>(&ledger_keys::user_record(sub), now).await?;
-        Ok(record.map(|stored| stored.value).filter(|user| !user.disabled && self.is_served(user)))
+        Ok(record.map(|record| record.value).filter(|user| !user.disabled && self.is_served(user)))
     }
 
     /// Returns the user with this name, disabled or not.
@@ -159,13 +159,13 @@ impl UserDirectory {
     pub async fn user_by_name(&self, username: &str, now: Timestamp) -> Result<Option<User>, StoreError> {
         // A name from before the rules for names is stored in lower case; its user must not become another
         // one.
-        let stored = username.to_lowercase();
-        let mapped = user_name::mapped_name(username).filter(|mapped| *mapped != stored);
-        for name in [Some(stored), mapped].into_iter().flatten() {
+        let own_name = username.to_lowercase();
+        let mapped = user_name::mapped_name(username).filter(|mapped| *mapped != own_name);
+        for name in [Some(own_name), mapped].into_iter().flatten() {
             let key = ledger_keys::user_name(&name);
             if let Some(index) = self.ledger.read_record::<UserNameIndex>(&key, now).await? {
                 let key = ledger_keys::user_record(&index.value.sub);
-                return Ok(self.ledger.read_record::<User>(&key, now).await?.map(|stored| stored.value));
+                return Ok(self.ledger.read_record::<User>(&key, now).await?.map(|record| record.value));
             }
         }
         Ok(None)
@@ -184,8 +184,8 @@ impl UserDirectory {
             let Some((last, _)) = page.last() else { return Ok(users) };
             after = Some(last.clone());
             for sub in page.iter().filter_map(|(key, _)| key.strip_prefix(&prefix)) {
-                let stored = self.ledger.read_record::<User>(&ledger_keys::user_record(sub), now).await?;
-                users.extend(stored.map(|stored| stored.value));
+                let record = self.ledger.read_record::<User>(&ledger_keys::user_record(sub), now).await?;
+                users.extend(record.map(|record| record.value));
             }
         }
     }
@@ -201,25 +201,25 @@ impl UserDirectory {
                 self.ledger.write(entries, now).await?;
             }
         }
-        let done = LedgerWrite::put(ledger_keys::USER_EMAIL_INDEX, "", Expect::Any);
-        self.ledger.write(vec![done], now).await.map(drop)
+        let marker = LedgerWrite::put(ledger_keys::USER_EMAIL_INDEX, "", Expect::Any);
+        self.ledger.write(vec![marker], now).await.map(drop)
     }
 
     /// Adds to the scopes of users what has become part of the default, once. Only users whose scopes equal
     /// the previous default are changed: an administrator has chosen those of all others.
     pub(crate) async fn extend_default_scopes(&self, now: Timestamp) -> Result<(), StoreError> {
-        let done = ledger_keys::USER_DEFAULT_SCOPES;
-        if self.ledger.get(done, now).await?.is_some() {
+        let marker = ledger_keys::USER_DEFAULT_SCOPES;
+        if self.ledger.get(marker, now).await?.is_some() {
             return Ok(());
         }
         let previous: Scopes = ["openid", "profile", "email", "phone"].into_iter().collect();
         for user in self.all_users(now).await? {
             let key = ledger_keys::user_record(&user.sub);
-            while let Some(stored) = self.ledger.read_record::<User>(&key, now).await?
-                && stored.value.allowed_scopes == previous
+            while let Some(record) = self.ledger.read_record::<User>(&key, now).await?
+                && record.value.allowed_scopes == previous
             {
-                let user = User { allowed_scopes: default_scopes(), ..stored.value };
-                let write = records::put_record(key.clone(), &user, None, Expect::Revision(stored.revision));
+                let user = User { allowed_scopes: default_scopes(), ..record.value };
+                let write = records::put_record(key.clone(), &user, None, Expect::Revision(record.revision));
                 match self.ledger.write(vec![write], now).await {
                     // Another change came first: read the user again.
                     Ok(_) | Err(StoreError::Conflict { .. }) => {}
@@ -227,26 +227,26 @@ impl UserDirectory {
                 }
             }
         }
-        self.ledger.write(vec![LedgerWrite::put(done, "", Expect::Any)], now).await.map(drop)
+        self.ledger.write(vec![LedgerWrite::put(marker, "", Expect::Any)], now).await.map(drop)
     }
 
     /// Gives the rights of mappings from before their claims were stored the time of the upgrade, once, from
     /// which their age counts.
     pub(crate) async fn date_mapped_rights(&self, now: Timestamp) -> Result<(), StoreError> {
-        let done = ledger_keys::USER_MAPPED_RIGHTS;
-        if self.ledger.get(done, now).await?.is_some() {
+        let marker = ledger_keys::USER_MAPPED_RIGHTS;
+        if self.ledger.get(marker, now).await?.is_some() {
             return Ok(());
         }
         for user in self.all_users(now).await? {
             let key = ledger_keys::user_record(&user.sub);
-            while let Some(stored) = self.ledger.read_record::<User>(&key, now).await?
-                && stored.value.is_mapped
-                && stored.value.mapped.is_none()
+            while let Some(record) = self.ledger.read_record::<User>(&key, now).await?
+                && record.value.is_mapped
+                && record.value.mapped.is_none()
             {
-                let fhir_user = stored.value.fhir_user.clone();
+                let fhir_user = record.value.fhir_user.clone();
                 let mapped = Some(MappedClaims { issuer: None, at: now, values: None, fhir_user });
-                let user = User { mapped, ..stored.value };
-                let write = records::put_record(key.clone(), &user, None, Expect::Revision(stored.revision));
+                let user = User { mapped, ..record.value };
+                let write = records::put_record(key.clone(), &user, None, Expect::Revision(record.revision));
                 match self.ledger.write(vec![write], now).await {
                     // Another change came first: read the user again.
                     Ok(_) | Err(StoreError::Conflict { .. }) => {}
@@ -254,7 +254,7 @@ impl UserDirectory {
                 }
             }
         }
-        self.ledger.write(vec![LedgerWrite::put(done, "", Expect::Any)], now).await.map(drop)
+        self.ledger.write(vec![LedgerWrite::put(marker, "", Expect::Any)], now).await.map(drop)
     }
 
     /// Returns the user with this name if the user may sign in now.
@@ -339,18 +339,23 @@ impl UserDirectory {
         loop {
             let entry = self.user_by_name(username, now).await?.ok_or_else(unknown)?;
             let key = ledger_keys::user_record(&entry.sub);
-            let mut stored = self.ledger.read_record::<User>(&key, now).await?.ok_or_else(unknown)?;
-            let before = stored.value.clone();
-            change(&mut stored.value);
-            let mut writes = email_index_writes(Some(&before), Some(&stored.value));
-            writes.push(records::put_record(key, &stored.value, None, Expect::Revision(stored.revision)));
+            let mut user_record = self.ledger.read_record::<User>(&key, now).await?.ok_or_else(unknown)?;
+            let before = user_record.value.clone();
+            change(&mut user_record.value);
+            let mut writes = email_index_writes(Some(&before), Some(&user_record.value));
+            writes.push(records::put_record(
+                key,
+                &user_record.value,
+                None,
+                Expect::Revision(user_record.revision),
+            ));
             match self.ledger.write(writes, now).await {
                 Ok(_) => {
                     self.audit.record(AuditEvent::User {
                         action: RecordAction::Update,
-                        sub: stored.value.sub.clone(),
+                        sub: user_record.value.sub.clone(),
                     });
-                    return Ok(stored.value);
+                    return Ok(user_record.value);
                 }
                 Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
@@ -381,13 +386,13 @@ impl UserDirectory {
         now: Timestamp,
     ) -> Result<(), UserError> {
         let Some(user) = self.user_by_name(username, now).await? else {
-            let known = self.known_accounts(username, now).await?;
+            let account_name = self.known_accounts(username, now).await?;
             // The records of the accounts of a user who exists are not found by the subject.
             let is_deleted = self.versioned_user(username, now).await?.is_none();
-            if accounts == AccountsOfDeleted::Remember || known.is_empty() || !is_deleted {
+            if accounts == AccountsOfDeleted::Remember || account_name.is_empty() || !is_deleted {
                 return Err(UserError::Unknown(username.to_owned()));
             }
-            let writes = known.iter().flat_map(|account| account.forget_writes(username)).collect();
+            let writes = account_name.iter().flat_map(|account| account.forget_writes(username)).collect();
             return Ok(self.ledger.write(writes, now).await.map(drop)?);
         };
         // The name has one of two keys (see `user_by_name`); the other one can belong to another user.
@@ -453,8 +458,8 @@ impl UserDirectory {
         now: Timestamp,
     ) -> Result<Option<VersionedUser>, StoreError> {
         let record = self.ledger.read_record::<User>(&ledger_keys::user_record(sub), now).await?;
-        let record = record.filter(|stored| self.is_served(&stored.value));
-        Ok(record.map(|stored| VersionedUser { user: stored.value, revision: stored.revision }))
+        let record = record.filter(|record| self.is_served(&record.value));
+        Ok(record.map(|record| VersionedUser { user: record.value, revision: record.revision }))
     }
 
     /// Changes a user. If `revision` is given, fails if the record was changed since that revision; otherwise
@@ -483,15 +488,15 @@ impl UserDirectory {
         change: impl Fn(&mut User) + Send,
     ) -> Result<VersionedUser, ChangeUserError> {
         loop {
-            let stored = self.versioned_user(sub, now).await?.ok_or(ChangeUserError::Unknown)?;
-            if revision.is_some_and(|revision| revision != stored.revision) {
+            let versioned_user = self.versioned_user(sub, now).await?.ok_or(ChangeUserError::Unknown)?;
+            if revision.is_some_and(|revision| revision != versioned_user.revision) {
                 return Err(ChangeUserError::Stale);
             }
-            let before = stored.user;
+            let before = versioned_user.user;
             let mut user = before.clone();
             change(&mut user);
             (user.sub, user.username) = (before.sub.clone(), before.username.clone());
-            let expect = Expect::Revision(stored.revision);
+            let expect = Expect::Revision(versioned_user.revision);
             // The condition is first, so that a conflict is about the revision of the user.
             let mut writes = vec![records::put_record(ledger_keys::user_record(sub), &user, None, expect)];
             writes.extend(email_index_writes(Some(&before), Some(&user)));

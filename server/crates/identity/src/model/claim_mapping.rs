@@ -95,8 +95,8 @@ impl ClaimMapping {
             omitted: rights.omitted,
             ..self.rights_of(rights.values)
         };
-        let named = self.fhir_user_claim.as_deref().filter(|name| is_trusted(claims, name));
-        let fhir_user = named.and_then(|name| claim(claims, name));
+        let trusted_claim = self.fhir_user_claim.as_deref().filter(|name| is_trusted(claims, name));
+        let fhir_user = trusted_claim.and_then(|name| claim(claims, name));
         MappedRights { fhir_user: fhir_user.and_then(Value::as_str).map(str::to_owned), ..rights }
     }
 
@@ -315,13 +315,13 @@ mod tests {
                 renews_claims: false,
             };
             let rights = |claims: Value| mapping.rights(claims.as_object().unwrap());
-            let given = rights(json!({ address: "boss", flag: true }));
-            assert_eq!((given.allowed_scopes.to_string().as_str(), given.groups.len()), (ADMIN_SCOPE, 1));
-            assert_eq!((given.fhir_user.as_deref(), given.unverified), (Some("boss"), vec![]));
+            let allowed = rights(json!({ address: "boss", flag: true }));
+            assert_eq!((allowed.allowed_scopes.to_string().as_str(), allowed.groups.len()), (ADMIN_SCOPE, 1));
+            assert_eq!((allowed.fhir_user.as_deref(), allowed.unverified), (Some("boss"), vec![]));
             for flags in [json!(false), json!(null), json!("yes"), json!(1), json!([true])] {
-                let refused = rights(json!({ address: "boss", flag: flags }));
+                let without_rights = rights(json!({ address: "boss", flag: flags }));
                 let expected = MappedRights { unverified: own(&[address]), ..MappedRights::default() };
-                assert_eq!(refused, expected, "{flags}");
+                assert_eq!(without_rights, expected, "{flags}");
             }
             let other =
                 VERIFIED_CLAIMS.map(|(_, flag)| flag).into_iter().find(|other| *other != flag).unwrap();

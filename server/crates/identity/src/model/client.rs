@@ -102,7 +102,7 @@ impl Client {
         self.secret_digests
             .iter()
             .chain(replaced.map(|replaced| &replaced.digest))
-            .fold(false, |found, known| found | bool::from(known.as_bytes().ct_eq(digest.as_bytes())))
+            .fold(false, |is_equal, own| is_equal | bool::from(own.as_bytes().ct_eq(digest.as_bytes())))
     }
 
     /// Returns the digest that is stored for a secret.

@@ -42,7 +42,7 @@ impl ClientMetadata {
     /// # Errors
     /// Returns [`InvalidMetadata`] for the first member that is rejected.
     pub fn into_client(self, client_id: &str, secret: Option<&str>) -> Result<Client, InvalidMetadata> {
-        let stored = self.stored_members(client_id);
+        let members = self.stored_members(client_id);
         let auth_methods: Vec<_> =
             self.token_endpoint_auth_method.into_iter().chain(self.token_endpoint_auth_methods).collect();
         let mut auth_methods: Vec<AuthMethod> = parse_names("token_endpoint_auth_methods", &auth_methods)?;
@@ -76,8 +76,8 @@ impl ClientMetadata {
             response_types.push(ResponseType::Code);
         }
         // RFC 7591 also lists `implicit`, which is not a grant type of the token endpoint.
-        let named: Vec<_> = self.grant_types.iter().filter(|name| *name != "implicit").cloned().collect();
-        let mut grant_types: Vec<GrantType> = parse_names("grant_types", &named)?;
+        let names: Vec<_> = self.grant_types.iter().filter(|name| *name != "implicit").cloned().collect();
+        let mut grant_types: Vec<GrantType> = parse_names("grant_types", &names)?;
         if self.grant_types.is_empty() {
             if response_types.contains(&ResponseType::Code) {
                 grant_types.extend([GrantType::AuthorizationCode, GrantType::RefreshToken]);
@@ -127,7 +127,7 @@ impl ClientMetadata {
             native,
             consent: !self.first_party,
             groups: self.groups.filter(|groups| !groups.is_empty()),
-            ..stored
+            ..members
         };
         client.apply_fapi2();
         client.check_registration().map_err(|error| invalid(member_of(&error), 0, error))?;

@@ -17,14 +17,14 @@ impl User {
             return self;
         }
         let mapped = self.mapped.clone().filter(MappedClaims::is_effective);
-        let counted = provider.zip(mapped.as_ref()).filter(|(provider, mapped)| {
+        let of_provider = provider.zip(mapped.as_ref()).filter(|(provider, mapped)| {
             let is_issuer = mapped.issuer.as_ref().is_none_or(|issuer| *issuer == provider.issuer);
             is_issuer && now < mapped.ends(provider.rights_max_age)
         });
-        self.rights_until = counted.map(|(provider, mapped)| mapped.ends(provider.rights_max_age));
+        self.rights_until = of_provider.map(|(provider, mapped)| mapped.ends(provider.rights_max_age));
         // A node of an earlier version does not store the claims: only another sign-in can tell.
-        self.rights_ended = counted.is_none() && (mapped.is_some() || self.mapped.is_none());
-        let rights = match counted {
+        self.rights_ended = of_provider.is_none() && (mapped.is_some() || self.mapped.is_none());
+        let rights = match of_provider {
             Some((provider, mapped)) => provider.mapping.counted(&self, mapped),
             None => MappedRights::default(),
         };
@@ -35,8 +35,8 @@ impl User {
             self.administrator = rights.allowed_scopes.contains(ADMIN_SCOPE);
         }
         if maps_scopes {
-            let given = rights.allowed_scopes.filter(|scope| scope != ADMIN_SCOPE);
-            self.allowed_scopes = default_scopes().iter().chain(given.iter()).collect();
+            let allowed_scopes = rights.allowed_scopes.filter(|scope| scope != ADMIN_SCOPE);
+            self.allowed_scopes = default_scopes().iter().chain(allowed_scopes.iter()).collect();
         }
         if maps_groups {
             self.groups = rights.groups;

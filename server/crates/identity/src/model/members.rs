@@ -263,8 +263,8 @@ pub(super) struct GrantedClaims<'a> {
 impl Serialize for GrantedClaims<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let is_granted = |row: &MemberRow| row.scope.is_some_and(|scope| self.scopes.contains(scope));
-        let granted = self.claims.values().filter(|(row, _)| is_granted(row));
-        serializer.collect_map(granted.map(|(row, value)| (row.name, value)))
+        let rows = self.claims.values().filter(|(row, _)| is_granted(row));
+        serializer.collect_map(rows.map(|(row, value)| (row.name, value)))
     }
 }
 

@@ -71,14 +71,14 @@ mod tests {
             verifier in "[A-Za-z0-9._~-]{43,128}", index: Index, other in "[A-Za-z0-9._~-]", is_case: bool,
         ) {
             let index = index.index(verifier.len());
-            let changed = match is_case && verifier.as_bytes()[index].is_ascii_alphabetic() {
+            let other_character = match is_case && verifier.as_bytes()[index].is_ascii_alphabetic() {
                 true => ((verifier.as_bytes()[index] ^ 0x20) as char).to_string(),
                 false => other,
             };
-            let other = [&verifier[..index], &changed, &verifier[index + 1..]].concat();
+            let other = [&verifier[..index], &other_character, &verifier[index + 1..]].concat();
             prop_assume!(other != verifier);
             let challenge = CodeChallenge::from_verifier(&verifier);
-            for other in [&other, &verifier[..index], &[&verifier, &*changed].concat()] {
+            for other in [&other, &verifier[..index], &[&verifier, &*other_character].concat()] {
                 prop_assert!(!challenge.matches_verifier(other), "{}", other);
             }
         }
@@ -89,8 +89,8 @@ mod tests {
         ) {
             let challenge = CodeChallenge::from_verifier(&verifier);
             let text = challenge.as_str();
-            let changed = CodeChallenge::parse(&[&text[..index], &other, &text[index + 1..]].concat()).unwrap();
-            prop_assert_eq!(changed.matches_verifier(&verifier), changed == challenge);
+            let other_challenge = CodeChallenge::parse(&[&text[..index], &other, &text[index + 1..]].concat()).unwrap();
+            prop_assert_eq!(other_challenge.matches_verifier(&verifier), other_challenge == challenge);
         }
 
         #[test]

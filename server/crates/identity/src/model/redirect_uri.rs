@@ -46,34 +46,34 @@ impl RegisteredRedirectUri {
     /// # Errors
     /// Returns [`RedirectUriError`] for the first violated rule.
     pub fn parse(uri: &str, native: bool) -> Result<Self, RedirectUriError> {
-        let given = || uri.to_owned();
+        let text = || uri.to_owned();
         if uri.bytes().any(|b| b <= b' ' || b >= 0x7f || b == b'\\') {
-            return Err(RedirectUriError::Characters(given()));
+            return Err(RedirectUriError::Characters(text()));
         }
-        let url = Url::parse(uri).map_err(|_| RedirectUriError::NotAbsolute(given()))?;
+        let url = Url::parse(uri).map_err(|_| RedirectUriError::NotAbsolute(text()))?;
         // RFC 8252 section 7.1: such a scheme is a domain name in reverse order.
         if url.scheme().contains('.') {
-            return Err(RedirectUriError::PrivateScheme(given()));
+            return Err(RedirectUriError::PrivateScheme(text()));
         }
         // The URL parser reads `https:///x` as `https://x/`, as browsers do. A redirect URI must name its
         // host explicitly.
         let names_host = uri.split_once("://").is_some_and(|(_, rest)| !rest.starts_with(['/', '?', '#']));
         let Some(host) = url.host_str().filter(|host| names_host && !host.is_empty()) else {
-            return Err(RedirectUriError::NotAbsolute(given()));
+            return Err(RedirectUriError::NotAbsolute(text()));
         };
         if uri.contains('#') {
-            return Err(RedirectUriError::Fragment(given()));
+            return Err(RedirectUriError::Fragment(text()));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(RedirectUriError::Characters(given()));
+            return Err(RedirectUriError::Characters(text()));
         }
         match url.scheme() {
             "https" => {}
             "http" if host == "localhost" => {}
             "http" if native && is_loopback(host) => {}
-            _ => return Err(RedirectUriError::Scheme(given())),
+            _ => return Err(RedirectUriError::Scheme(text())),
         }
-        Ok(Self(given()))
+        Ok(Self(text()))
     }
 
     /// Rejects a host with a wildcard. Only new registrations are checked.
@@ -137,20 +137,20 @@ impl From<RegisteredRedirectUri> for String {
 /// is returned.
 pub fn match_redirect_uri(
     registered: &[RegisteredRedirectUri],
-    sent: &str,
+    requested: &str,
     native: bool,
 ) -> Option<RegisteredRedirectUri> {
     registered
         .iter()
         .filter(|candidate| RegisteredRedirectUri::parse(candidate.as_str(), native).is_ok())
-        .find(|candidate| candidate.0 == sent)
+        .find(|candidate| candidate.0 == requested)
         .cloned()
         .or_else(|| {
-            let any_port = native.then(|| without_port(sent))??;
+            let any_port = native.then(|| without_port(requested))??;
             registered
                 .iter()
                 .any(|candidate| without_port(candidate.as_str()).as_ref() == Some(&any_port))
-                .then(|| RegisteredRedirectUri::parse(sent, true).ok())?
+                .then(|| RegisteredRedirectUri::parse(requested, true).ok())?
         })
 }
 
@@ -305,10 +305,10 @@ mod tests {
                 ("https://a.example/cb?", vec![state.clone()]),
                 ("https://a.example/cb?x=1", vec![registered_query, state]),
             ] {
-                let sent = RegisteredRedirectUri::parse(uri, false).unwrap().with_query(&[("state", &value)]);
-                let back = Url::parse(&sent).unwrap();
+                let url = RegisteredRedirectUri::parse(uri, false).unwrap().with_query(&[("state", &value)]);
+                let back = Url::parse(&url).unwrap();
                 prop_assert_eq!(back.query_pairs().into_owned().collect::<Vec<_>>(), expected);
-                prop_assert!(sent.starts_with("https://a.example/cb?") && back.fragment().is_none());
+                prop_assert!(url.starts_with("https://a.example/cb?") && back.fragment().is_none());
             }
         }
     }

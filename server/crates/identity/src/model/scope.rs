@@ -199,7 +199,7 @@ impl Scopes {
     /// Returns `true` if a scope of the list grants all permissions of `scope`.
     pub fn covers(&self, scope: &str) -> bool {
         match SmartScope::parse(scope) {
-            Some(requested) => self.smart_scopes().any(|granted| granted.covers(&requested)),
+            Some(requested) => self.smart_scopes().any(|own| own.covers(&requested)),
             None => self.contains(scope),
         }
     }
@@ -207,7 +207,7 @@ impl Scopes {
     /// Returns `true` if a SMART scope of the list grants these permissions on a resource type in this
     /// context.
     pub fn allow_access(&self, context: ScopeContext, kind: &str, permissions: ScopePermissions) -> bool {
-        self.smart_scopes().any(|granted| granted.context == context && granted.allows(kind, permissions))
+        self.smart_scopes().any(|own| own.context == context && own.allows(kind, permissions))
     }
 
     /// Returns `true` if the scopes require a launch patient, as a launch of SMART App Launch does.
@@ -250,8 +250,8 @@ impl Scopes {
 
 impl<'a> FromIterator<&'a str> for Scopes {
     fn from_iter<I: IntoIterator<Item = &'a str>>(scopes: I) -> Self {
-        let mut seen = BTreeSet::new();
-        Self(scopes.into_iter().filter(|s| seen.insert(*s)).map(|s| s.to_owned().into()).collect())
+        let mut names = BTreeSet::new();
+        Self(scopes.into_iter().filter(|s| names.insert(*s)).map(|s| s.to_owned().into()).collect())
     }
 }
 
@@ -343,8 +343,8 @@ impl<'a> SmartScope<'a> {
             None => (rest, None),
         };
         let (kind, permissions) = rest.split_once('.')?;
-        let named = kind == "*" || fhir::resource_type(kind).is_some();
-        named.then_some(Self { context, kind, permissions: ScopePermissions::parse(permissions)?, query })
+        let is_type = kind == "*" || fhir::resource_type(kind).is_some();
+        is_type.then_some(Self { context, kind, permissions: ScopePermissions::parse(permissions)?, query })
     }
 
     /// Returns `true` if this scope grants all permissions of `other`. A granular scope covers granular
@@ -405,12 +405,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(granted: &str, requested: &str, expected: bool) {
-        assert_eq!(
-            Scopes::parse(granted).unwrap().covers(requested),
-            expected,
-            "{granted} covers {requested}"
-        );
+    fn check(own: &str, requested: &str, expected: bool) {
+        assert_eq!(Scopes::parse(own).unwrap().covers(requested), expected, "{own} covers {requested}");
     }
 
     #[test]

@@ -81,8 +81,8 @@ impl User {
     pub fn patients(&self) -> Vec<&str> {
         let own = self.fhir_user.as_deref().and_then(|reference| reference.strip_prefix("Patient/"));
         let others = self.patients.iter().chain(&self.related_patients).map(String::as_str);
-        let mut seen = HashSet::new();
-        own.into_iter().chain(others).filter(|id| seen.insert(*id)).collect()
+        let mut names = HashSet::new();
+        own.into_iter().chain(others).filter(|id| names.insert(*id)).collect()
     }
 
     /// `true` if the patients of the user follow from resources, which can change at any time.
@@ -119,8 +119,8 @@ impl User {
     /// user with [patients](Self::patients) may also grant read access to their data. A user who may access
     /// all patients may grant the same access to a single patient.
     pub fn may_grant(&self, scope: &str) -> bool {
-        let named = NamedScope::named(scope);
-        if named == Some(NamedScope::Admin) {
+        let named_scope = NamedScope::named(scope);
+        if named_scope == Some(NamedScope::Admin) {
             return self.administrator;
         }
         if self.allowed_scopes.covers(scope) {
@@ -137,7 +137,7 @@ impl User {
                     ScopeContext::System => false,
                 }
             }
-            None => match named {
+            None => match named_scope {
                 // The access ends with the session of the user.
                 Some(NamedScope::OnlineAccess) => true,
                 // A launch context grants no access by itself.

@@ -42,13 +42,13 @@ pub fn check_new_name(name: &str) -> Result<String, UserNameDefect> {
     if name.contains('/') {
         return Err(UserNameDefect::Slash);
     }
-    let shown = UsernameCasePreserved::enforce(name);
+    let display = UsernameCasePreserved::enforce(name);
     let too_long = |name: &str| name.is_empty() || name.chars().count() > MAX_LENGTH;
-    if too_long(name) || shown.as_ref().is_ok_and(|shown| too_long(shown)) {
+    if too_long(name) || display.as_ref().is_ok_and(|display_name| too_long(display_name)) {
         return Err(UserNameDefect::Length);
     }
-    let shown = shown.map_err(|_| UserNameDefect::Precis)?.into_owned();
-    let mapped = mapped_name(&shown).ok_or(UserNameDefect::Precis)?;
+    let display = display.map_err(|_| UserNameDefect::Precis)?.into_owned();
+    let mapped = mapped_name(&display).ok_or(UserNameDefect::Precis)?;
     // Punctuation such as the `@` of e-mail addresses belongs to no script, but UTS 39 does not allow it in
     // identifiers.
     let letters: String = mapped.chars().filter(|c| !c.is_ascii() || c.is_ascii_alphanumeric()).collect();
@@ -58,7 +58,7 @@ pub fn check_new_name(name: &str) -> Result<String, UserNameDefect> {
         return Err(UserNameDefect::Precis);
     }
     match letters.check_restriction_level(RestrictionLevel::HighlyRestrictive) {
-        true => Ok(shown),
+        true => Ok(display),
         false => Err(UserNameDefect::MixedScripts),
     }
 }
@@ -107,10 +107,10 @@ mod tests {
         ] {
             check(invisible, Err(UserNameDefect::Precis));
         }
-        for rejected in
+        for name in
             ["ada lovelace", "ada\u{a0}", "a\tb", "ada\u{0}", "\u{301}", "ada☺", "אada", "ad\u{1d5ba}"]
         {
-            check(rejected, Err(UserNameDefect::Precis));
+            check(name, Err(UserNameDefect::Precis));
         }
         // Cyrillic а, Greek ο, Armenian օ.
         for mixed in ["аda", "adа", "jοe", "jօe", "иvan"] {
@@ -138,9 +138,9 @@ mod tests {
 
         #[test]
         fn an_accepted_name_is_accepted_unchanged_and_its_mapped_form_is_stable(name in "\\PC{1,12}") {
-            if let Ok(shown) = check_new_name(&name) {
-                prop_assert_eq!(check_new_name(&shown), Ok(shown.clone()));
-                let mapped = mapped_name(&shown).unwrap();
+            if let Ok(display) = check_new_name(&name) {
+                prop_assert_eq!(check_new_name(&display), Ok(display.clone()));
+                let mapped = mapped_name(&display).unwrap();
                 prop_assert_eq!(mapped_name(&mapped), Some(mapped.clone()));
                 prop_assert_eq!(mapped_name(&name), Some(mapped));
             }

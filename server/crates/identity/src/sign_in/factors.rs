@@ -35,8 +35,8 @@ impl SignInService {
         now: Timestamp,
     ) -> Result<(UserFactors, Expect), StoreError> {
         let factors = self.ledger.read_record::<UserFactors>(&ledger_keys::user_factors(sub), now).await?;
-        Ok(factors.map_or((UserFactors::default(), Expect::Absent), |stored| {
-            (stored.value, Expect::Revision(stored.revision))
+        Ok(factors.map_or((UserFactors::default(), Expect::Absent), |record| {
+            (record.value, Expect::Revision(record.revision))
         }))
     }
 
@@ -79,8 +79,8 @@ impl SignInService {
 }
 
 /// Extracts the store error of a change that can only fail because of the store.
-pub(super) fn only_store_error(changed: Result<(), PasskeyError>) -> Result<(), StoreError> {
-    match changed {
+pub(super) fn only_store_error(result: Result<(), PasskeyError>) -> Result<(), StoreError> {
+    match result {
         Err(PasskeyError::Store(error)) => Err(error),
         _ => Ok(()),
     }

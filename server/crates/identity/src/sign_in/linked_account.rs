@@ -303,20 +303,20 @@ impl SignInService {
         let wish = external.claims.preferred_username.as_deref();
         let wish = wish.and_then(|name| user_name::check_new_name(name).ok());
         let names = wish.into_iter().chain([self.created_username(&provider.name)]);
-        let mut taken = UserError::Exists(provider.name.clone());
+        let mut last_error = UserError::Exists(provider.name.clone());
         for name in names {
             user.username.clone_from(&name);
             user.claims.preferred_username = Some(name);
             match self.users.add_user_with(user.clone(), link.clone().into(), now).await {
                 Ok(user) => return Ok(LinkedUser::Active(Box::new(user))),
                 Err(error @ UserError::Exists(_)) => match self.linked_user(external, now).await? {
-                    LinkedUser::None => taken = error,
+                    LinkedUser::None => last_error = error,
                     linked => return Ok(linked),
                 },
                 Err(error) => return Err(error),
             }
         }
-        Err(taken)
+        Err(last_error)
     }
 
     /// The name of a user who is created for an external account without a free name: that of the provider
@@ -346,8 +346,8 @@ impl SignInService {
         let account = new_account(provider, external, false, now);
         let key = ledger_keys::account_link(&account.id);
         loop {
-            let known = self.ledger.read_record::<AccountLink>(&key, now).await?;
-            let expect = match &known {
+            let link_record = self.ledger.read_record::<AccountLink>(&key, now).await?;
+            let expect = match &link_record {
                 None => Expect::Absent,
                 Some(link) if link.value.sub != user.sub => return Err(LinkError::Taken),
                 Some(link) if !link.value.removed => return Ok(()),
@@ -370,8 +370,8 @@ impl SignInService {
     /// # Errors
     /// Returns [`StoreError`] if the read fails.
     pub async fn linked_accounts(&self, sub: &str, now: Timestamp) -> Result<Vec<LinkedAccount>, StoreError> {
-        let known = self.users.known_accounts(sub, now).await?;
-        Ok(known.into_iter().filter(|account| account.removed.is_none()).collect())
+        let user_account = self.users.known_accounts(sub, now).await?;
+        Ok(user_account.into_iter().filter(|account| account.removed.is_none()).collect())
     }
 
     /// Returns the name of the configured provider that keeps own sign-in methods from a user, if one does.
@@ -435,8 +435,8 @@ impl SignInService {
         id: &str,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        let known = self.users.known_accounts(sub, now).await?;
-        let Some(account) = known.iter().find(|account| account.id == id) else { return Ok(false) };
+        let user_account = self.users.known_accounts(sub, now).await?;
+        let Some(account) = user_account.iter().find(|account| account.id == id) else { return Ok(false) };
         self.ledger.write(account.forget_writes(sub).into(), now).await?;
         self.record_method(RecordAction::Delete, sub, SignInMethod::LinkedAccount);
         Ok(true)
@@ -479,7 +479,7 @@ impl SignInService {
     ) -> Result<Option<(String, String)>, StoreError> {
         let link = self.ledger.read_record::<PendingLink>(&ledger_keys::pending_link(id), now).await?;
         let pending =
-            link.map(|stored| stored.value).filter(|pending| is_same_browser(&pending.browser, browser));
+            link.map(|record| record.value).filter(|pending| is_same_browser(&pending.browser, browser));
         Ok(pending.map(|pending| (pending.provider, pending.external.label())))
     }
 
@@ -495,14 +495,14 @@ impl SignInService {
         now: Timestamp,
     ) -> Result<(), LinkError> {
         let key = ledger_keys::pending_link(id);
-        let Some(stored) = self.ledger.read_record::<PendingLink>(&key, now).await? else {
+        let Some(record) = self.ledger.read_record::<PendingLink>(&key, now).await? else {
             return Ok(());
         };
-        let pending = stored.value;
+        let pending = record.value;
         if !is_same_browser(&pending.browser, browser) {
             return Ok(());
         }
-        let delete = LedgerWrite::Delete { key, expect: Expect::Revision(stored.revision) };
+        let delete = LedgerWrite::Delete { key, expect: Expect::Revision(record.revision) };
         match self.ledger.write(vec![delete], now).await {
             Ok(_) => self.link_account(user, &pending.provider, &pending.external, now).await,
             Err(StoreError::Conflict { .. }) => Ok(()),
@@ -526,8 +526,9 @@ fn apply_claims(provider: &IdentityProvider, user: &mut User, external: &Externa
         fhir_user: rights.fhir_user.clone(),
     };
     let precision = SignedDuration::from_mins(5).min(provider.rights_max_age / 10);
-    let is_current = user.mapped.as_ref().is_some_and(|known| {
-        MappedClaims { at: known.at, ..mapped.clone() } == *known && now.duration_since(known.at) < precision
+    let is_current = user.mapped.as_ref().is_some_and(|rights| {
+        MappedClaims { at: rights.at, ..mapped.clone() } == *rights
+            && now.duration_since(rights.at) < precision
     });
     if !is_current {
         user.mapped = Some(mapped);

@@ -96,11 +96,11 @@ impl SignInService {
     /// Returns [`StoreError`] if the read fails.
     pub async fn user_passkeys(&self, sub: &str, now: Timestamp) -> Result<Vec<PasskeyInfo>, StoreError> {
         let (factors, _) = self.user_factors(sub, now).await?;
-        let info = |stored: StoredPasskey| PasskeyInfo {
-            id: encoding::encode_base64url(stored.key.cred_id()),
-            name: stored.name,
-            since: stored.since,
-            last_used: stored.last_used,
+        let info = |passkey: StoredPasskey| PasskeyInfo {
+            id: encoding::encode_base64url(passkey.key.cred_id()),
+            name: passkey.name,
+            since: passkey.since,
+            last_used: passkey.last_used,
         };
         Ok(factors.passkeys.into_iter().map(info).collect())
     }
@@ -145,7 +145,7 @@ impl SignInService {
         if factors.passkeys.len() >= MAX_PASSKEYS {
             return Err(PasskeyError::TooMany);
         }
-        let registered_ids = factors.passkeys.iter().map(|stored| stored.key.cred_id().clone()).collect();
+        let registered_ids = factors.passkeys.iter().map(|passkey| passkey.key.cred_id().clone()).collect();
         let display = user.claims.name.as_deref().unwrap_or(&user.username);
         let (challenge, state) = relying_party
             .start_passkey_registration(
@@ -183,8 +183,9 @@ impl SignInService {
         if sub != user.sub {
             return Err(PasskeyError::CeremonyExpired);
         }
-        let sent: RegisterPublicKeyCredential = serde_json::from_str(credential).map_err(rejected)?;
-        let key = relying_party.finish_passkey_registration(&sent, &state).map_err(rejected)?;
+        let credential_data: RegisterPublicKeyCredential =
+            serde_json::from_str(credential).map_err(rejected)?;
+        let key = relying_party.finish_passkey_registration(&credential_data, &state).map_err(rejected)?;
         let name: String = name.trim().chars().filter(|c| !c.is_control()).take(MAX_NAME_LENGTH).collect();
         self.change_factors(&sub, now, |factors| {
             if factors.passkeys.len() >= MAX_PASSKEYS {
@@ -216,7 +217,7 @@ impl SignInService {
             let has_another =
                 user.password.is_some() || !self.linked_accounts(&user.sub, now).await?.is_empty();
             let before = factors.passkeys.len();
-            factors.passkeys.retain(|stored| encoding::encode_base64url(stored.key.cred_id()) != id);
+            factors.passkeys.retain(|passkey| encoding::encode_base64url(passkey.key.cred_id()) != id);
             let removed = factors.passkeys.len() < before;
             if factors.passkeys.is_empty() {
                 if removed && !has_another {
@@ -243,7 +244,7 @@ impl SignInService {
         let mut removed = false;
         let dropped = self.change_factors(sub, now, |factors| {
             let before = factors.passkeys.len();
-            factors.passkeys.retain(|stored| encoding::encode_base64url(stored.key.cred_id()) != id);
+            factors.passkeys.retain(|passkey| encoding::encode_base64url(passkey.key.cred_id()) != id);
             removed = factors.passkeys.len() < before;
             factors.after_password &= !factors.passkeys.is_empty();
             Ok(())
@@ -291,9 +292,9 @@ impl SignInService {
         else {
             return Err(PasskeyError::CeremonyExpired);
         };
-        let sent: PublicKeyCredential = serde_json::from_str(credential).map_err(rejected)?;
+        let assertion: PublicKeyCredential = serde_json::from_str(credential).map_err(rejected)?;
         let (user_handle, id) =
-            relying_party.identify_discoverable_authentication(&sent).map_err(rejected)?;
+            relying_party.identify_discoverable_authentication(&assertion).map_err(rejected)?;
         let sub = encoding::encode_base64url(user_handle.as_bytes());
         if after_password.as_ref().is_some_and(|expected| *expected != sub) {
             return Err(rejected("the passkey belongs to another user"));
@@ -307,19 +308,19 @@ impl SignInService {
         // concurrent sign-in may have incremented the counter.
         let mut verified: Option<AuthenticationResult> = None;
         self.change_factors(&sub, now, |factors| {
-            let stored = factors
+            let passkey = factors
                 .passkeys
                 .iter_mut()
-                .find(|stored| stored.key.cred_id().as_slice() == id)
+                .find(|candidate| candidate.key.cred_id().as_slice() == id)
                 .ok_or_else(|| rejected("the passkey is not registered"))?;
             let result = relying_party
-                .finish_discoverable_authentication_v2(&sent, state.clone(), &stored.key)
+                .finish_discoverable_authentication_v2(&assertion, state.clone(), &passkey.key)
                 .map_err(rejected)?;
             if !result.user_verified() {
                 return Err(rejected("the user was not verified"));
             }
-            stored.key.update_credential(&result);
-            stored.last_used = Some(now);
+            passkey.key.update_credential(&result);
+            passkey.last_used = Some(now);
             verified = Some(result);
             Ok(())
         })
@@ -358,18 +359,19 @@ impl SignInService {
         now: Timestamp,
     ) -> Result<CeremonyKind, PasskeyError> {
         let key = ledger_keys::passkey_ceremony(id);
-        let stored = self
+        let ceremony_record = self
             .ledger
             .read_record::<PasskeyCeremony>(&key, now)
             .await?
             .ok_or(PasskeyError::CeremonyExpired)?;
-        if !bool::from(stored.value.browser.as_bytes().ct_eq(encoding::sha256_base64url(browser).as_bytes()))
-        {
+        if !bool::from(
+            ceremony_record.value.browser.as_bytes().ct_eq(encoding::sha256_base64url(browser).as_bytes()),
+        ) {
             return Err(PasskeyError::CeremonyExpired);
         }
-        let delete = LedgerWrite::Delete { key, expect: Expect::Revision(stored.revision) };
+        let delete = LedgerWrite::Delete { key, expect: Expect::Revision(ceremony_record.revision) };
         match self.ledger.write(vec![delete], now).await {
-            Ok(_) => Ok(stored.value.kind),
+            Ok(_) => Ok(ceremony_record.value.kind),
             Err(StoreError::Conflict { .. }) => Err(PasskeyError::CeremonyExpired),
             Err(error) => Err(error.into()),
         }

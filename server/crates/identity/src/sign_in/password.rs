@@ -177,9 +177,9 @@ mod tests {
         assert_eq!(tried.len(), 145);
         // With a minimum length of 1, no password is rejected for its length.
         let policy = PasswordPolicy { min_length: 1, ..PasswordPolicy::default() };
-        let accepted: Vec<_> =
+        let passwords: Vec<_> =
             tried.iter().filter(|tried| policy.check_password(tried, "ada", "").is_ok()).collect();
-        assert_eq!(accepted, [&""; 0]);
+        assert_eq!(passwords, [&""; 0]);
         let any = PasswordPolicy { min_length: 8, min_strength: 0 };
         assert_eq!(any.check_password("password", "ada", ""), Ok(()));
     }

@@ -225,15 +225,15 @@ impl ProviderSignIns {
         now: Timestamp,
     ) -> Result<Option<ProviderSignIn>, StoreError> {
         let key = ledger_keys::provider_flow(state);
-        let Some(stored) = self.ledger.read_record::<ProviderSignIn>(&key, now).await? else {
+        let Some(record) = self.ledger.read_record::<ProviderSignIn>(&key, now).await? else {
             return Ok(None);
         };
-        if !is_same_browser(&stored.value.browser, browser) {
+        if !is_same_browser(&record.value.browser, browser) {
             return Ok(None);
         }
-        let delete = LedgerWrite::Delete { key, expect: Expect::Revision(stored.revision) };
+        let delete = LedgerWrite::Delete { key, expect: Expect::Revision(record.revision) };
         match self.ledger.write(vec![delete], now).await {
-            Ok(_) => Ok(Some(stored.value)),
+            Ok(_) => Ok(Some(record.value)),
             Err(StoreError::Conflict { .. }) => Ok(None),
             Err(error) => Err(error),
         }

@@ -231,10 +231,10 @@ impl SessionStore {
         now: Timestamp,
     ) -> Result<Option<(Session, User)>, StoreError> {
         let key = ledger_keys::session_record(cookie);
-        let Some(stored) = self.ledger.read_record::<Session>(&key, now).await? else {
+        let Some(record) = self.ledger.read_record::<Session>(&key, now).await? else {
             return Ok(None);
         };
-        let mut session = stored.value;
+        let mut session = record.value;
         let user = self.users.signed_in_user(&session.sub, session.signed_in_by(), now).await?;
         let Some(user) = user else { return Ok(None) };
         if !self.is_active(&session, &user, now).await? {
@@ -246,7 +246,7 @@ impl SessionStore {
             session.last_seen = now;
             let lifetimes = self.lifetimes.configured();
             let expires = (now + lifetimes.idle_session).min(self.end_of(&session));
-            let write = records::put_record(key, &session, Some(expires), Expect::Revision(stored.revision));
+            let write = records::put_record(key, &session, Some(expires), Expect::Revision(record.revision));
             match self.ledger.write(vec![write], now).await {
                 Ok(_) | Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error),
@@ -281,7 +281,7 @@ impl SessionStore {
         now: Timestamp,
     ) -> Result<Option<SessionIdentity>, StoreError> {
         let key = ledger_keys::session_identity(&encoding::sha256_base64url(cookie));
-        Ok(self.ledger.read_record::<SessionIdentity>(&key, now).await?.map(|stored| stored.value))
+        Ok(self.ledger.read_record::<SessionIdentity>(&key, now).await?.map(|record| record.value))
     }
 
     /// Ends the session of a cookie, active or expired, and revokes all tokens issued from it, except those
@@ -331,11 +331,11 @@ impl SessionStore {
         now: Timestamp,
     ) -> Result<Option<String>, StoreError> {
         let key = ledger_keys::sign_out_request(id);
-        let stored = self.ledger.read_record::<String>(&key, now).await?;
-        if stored.is_some() {
+        let sid_record = self.ledger.read_record::<String>(&key, now).await?;
+        if sid_record.is_some() {
             self.ledger.write(vec![LedgerWrite::delete(key, Expect::Any)], now).await?;
         }
-        Ok(stored.map(|stored| stored.value))
+        Ok(sid_record.map(|record| record.value))
     }
 
     /// Returns the active sessions of a user, newest first.
@@ -348,7 +348,7 @@ impl SessionStore {
             self.ledger.read_records::<SessionIndex>(&ledger_keys::user_session(&user.sub, ""), now).await?
         {
             let key = ledger_keys::session_by_digest(&index.digest);
-            let active = self.ledger.read_record::<Session>(&key, now).await?.map(|stored| stored.value);
+            let active = self.ledger.read_record::<Session>(&key, now).await?.map(|record| record.value);
             if let Some(session) = active
                 && self.is_active(&session, user, now).await?
             {
@@ -366,11 +366,11 @@ impl SessionStore {
     /// Returns [`StoreError`] if the session cannot be read or deleted.
     pub async fn end_user_session(&self, sub: &str, sid: &str, now: Timestamp) -> Result<bool, StoreError> {
         let index = ledger_keys::user_session(sub, sid);
-        let Some(stored) = self.ledger.read_record::<SessionIndex>(&index, now).await? else {
+        let Some(index_record) = self.ledger.read_record::<SessionIndex>(&index, now).await? else {
             return Ok(false);
         };
         self.end_session_by_id(sid, now).await?;
-        let digest = &stored.value.digest;
+        let digest = &index_record.value.digest;
         let keys = [index, ledger_keys::session_by_digest(digest), ledger_keys::session_identity(digest)];
         let writes = keys.map(|key| LedgerWrite::Delete { key, expect: Expect::Any });
         self.ledger.write(writes.into(), now).await?;

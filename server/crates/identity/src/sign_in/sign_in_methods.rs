@@ -41,9 +41,9 @@ impl SignInService {
     /// # Errors
     /// Returns [`StoreError`] if a read fails.
     pub async fn sign_in_methods(&self, sub: &str, now: Timestamp) -> Result<SignInMethods, StoreError> {
-        let known = self.users.known_accounts(sub, now).await?;
+        let user_account = self.users.known_accounts(sub, now).await?;
         let (linked_accounts, removed_accounts) =
-            known.into_iter().partition(|account| account.removed.is_none());
+            user_account.into_iter().partition(|account| account.removed.is_none());
         Ok(SignInMethods {
             passkeys: self.user_passkeys(sub, now).await?,
             recovery_codes: self.count_recovery_codes(sub, now).await?,

@@ -199,8 +199,8 @@ impl SignInThrottle {
         // Other spellings that name the same user are counted with it.
         let name = user_name::counted_name(user.map_or(username, |user| &user.username));
         let address = source_network(address);
-        let known = device.zip(user).and_then(|(cookie, user)| self.known_device(cookie, user));
-        let counters = match known {
+        let known_device = device.zip(user).and_then(|(cookie, user)| self.known_device(cookie, user));
+        let counters = match known_device {
             Some(device) => vec![FailureCounter::exclusive("device", device, limits)],
             None => vec![
                 FailureCounter::exclusive("pair", &format!("{address} {name}"), limits),
@@ -208,7 +208,7 @@ impl SignInThrottle {
                 FailureCounter::shared_by_many("address", &address, limits.per_address, limits),
             ],
         };
-        self.count_attempt(counters, known.is_some(), now).await
+        self.count_attempt(counters, known_device.is_some(), now).await
     }
 
     /// Counts an attempt to enter a code that is not a password (the user code of a device), by user and
@@ -251,7 +251,7 @@ impl SignInThrottle {
             for counter in &counters {
                 let record = self.ledger.read_record::<FailureRecord>(&counter.key, now).await?;
                 let (mut failures, expect) = match record {
-                    Some(stored) => (stored.value, Expect::Revision(stored.revision)),
+                    Some(record) => (record.value, Expect::Revision(record.revision)),
                     None => (FailureRecord { count: 0, under_way: 0, last: now }, Expect::Absent),
                 };
                 wait = wait.max(failures.required_wait(counter, now));
@@ -288,7 +288,7 @@ impl SignInThrottle {
             loop {
                 let record = self.ledger.read_record::<FailureRecord>(&counter.key, now).await?;
                 let (mut failures, expect) = match record {
-                    Some(stored) => (stored.value, Expect::Revision(stored.revision)),
+                    Some(record) => (record.value, Expect::Revision(record.revision)),
                     None => (FailureRecord { count: 0, under_way: 0, last: now }, Expect::Absent),
                 };
                 failures.under_way = failures.under_way.saturating_sub(1);

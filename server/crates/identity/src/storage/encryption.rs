@@ -84,8 +84,8 @@ impl KeyEncryptionKey {
             return Err(EncryptionError::BadKey);
         }
         let key = RandomizedNonceKey::new(&AES_256_GCM, &bytes).map_err(|_| EncryptionError::BadKey)?;
-        let named = Sha256::new().chain_update(b"trefoil key id").chain_update(&bytes).finalize();
-        Ok(Self { id: encode_base64url(&named[..9]), key })
+        let digest = Sha256::new().chain_update(b"trefoil key id").chain_update(&bytes).finalize();
+        Ok(Self { id: encode_base64url(&digest[..9]), key })
     }
 }
 
@@ -139,33 +139,33 @@ impl SecretEncryption {
             .into()
     }
 
-    fn decrypt(&self, key: &str, stored: &[u8]) -> Result<Vec<u8>, EncryptionError> {
-        let Ok(encrypted) = serde_json::from_slice::<EncryptedRecord>(stored) else {
-            return Ok(stored.to_vec());
+    fn decrypt(&self, key: &str, bytes: &[u8]) -> Result<Vec<u8>, EncryptionError> {
+        let Ok(encrypted) = serde_json::from_slice::<EncryptedRecord>(bytes) else {
+            return Ok(bytes.to_vec());
         };
         let mut keys = self.current.iter().chain(&self.previous).peekable();
         if keys.peek().is_none() {
             return Err(EncryptionError::Missing(key.to_owned()));
         }
-        let named = keys.find(|candidate| candidate.id == encrypted.key_id);
-        let named = named.ok_or_else(|| EncryptionError::WrongKey(key.to_owned()))?;
+        let key_result = keys.find(|candidate| candidate.id == encrypted.key_id);
+        let key_result = key_result.ok_or_else(|| EncryptionError::WrongKey(key.to_owned()))?;
         let damaged = || EncryptionError::Damaged(key.to_owned());
         let nonce =
             decode_base64url(&encrypted.nonce).and_then(|nonce| <[u8; NONCE_LEN]>::try_from(nonce).ok());
         let mut text = decode_base64url(&encrypted.text).ok_or_else(damaged)?;
         let nonce = Nonce::assume_unique_for_key(nonce.ok_or_else(damaged)?);
-        let plain = named.key.open_in_place(nonce, Aad::from(key.as_bytes()), &mut text);
+        let plain = key_result.key.open_in_place(nonce, Aad::from(key.as_bytes()), &mut text);
         plain.map(|plain| plain.to_vec()).map_err(|_| damaged())
     }
 
     /// `true` if the record is encrypted with the current key, or stored in plain if there is none.
-    fn is_current(&self, stored: &[u8]) -> bool {
-        let by = serde_json::from_slice::<EncryptedRecord>(stored).ok().map(|encrypted| encrypted.key_id);
+    fn is_current(&self, bytes: &[u8]) -> bool {
+        let by = serde_json::from_slice::<EncryptedRecord>(bytes).ok().map(|encrypted| encrypted.key_id);
         by.as_ref() == self.current.as_ref().map(|key| &key.id)
     }
 
-    fn is_exposed(&self, stored: &[u8]) -> bool {
-        self.current.is_some() && serde_json::from_slice::<EncryptedRecord>(stored).is_err()
+    fn is_exposed(&self, bytes: &[u8]) -> bool {
+        self.current.is_some() && serde_json::from_slice::<EncryptedRecord>(bytes).is_err()
     }
 
     pub(crate) async fn read_secret<T: DeserializeOwned>(

@@ -174,34 +174,34 @@ impl EpochLedger {
 
     /// Writes a batch in one transaction; see [`store::Ledger::write`].
     pub async fn write(&self, mut writes: Vec<LedgerWrite>, now: Timestamp) -> Result<Vec<u64>, StoreError> {
-        let changed: Vec<_> = self
+        let changes: Vec<_> = self
             .watched()
             .into_iter()
             .filter(|watched| watched.are_changed_by(&writes))
             .map(|watched| (watched.marker, Arc::clone(&watched.epoch)))
             .collect();
-        if changed.is_empty() {
+        if changes.is_empty() {
             return self.store.write(writes, now).await;
         }
         let count = writes.len();
         if self.others.is_some() {
-            writes.extend(changed.iter().map(|(marker, _)| LedgerWrite::put(*marker, "", Expect::Any)));
+            writes.extend(changes.iter().map(|(marker, _)| LedgerWrite::put(*marker, "", Expect::Any)));
         }
         let store = self.store.clone();
         // The store completes a write whose caller is cancelled, and then the epoch must be incremented too.
         let write = tokio::spawn(async move {
-            let mut written = store.write(writes, now).await;
+            let mut result = store.write(writes, now).await;
             // A failed write also increments the epoch, because it may have reached the disk.
-            for (_, epoch) in changed {
+            for (_, epoch) in changes {
                 epoch.fetch_add(1, Ordering::AcqRel);
             }
-            if let Ok(revisions) = &mut written {
+            if let Ok(revisions) = &mut result {
                 revisions.truncate(count);
             }
-            written
+            result
         });
-        let ended = |_| StoreError::Unavailable { reason: "the write was interrupted".to_owned() };
-        write.await.map_err(ended)?
+        let interruption = |_| StoreError::Unavailable { reason: "the write was interrupted".to_owned() };
+        write.await.map_err(interruption)?
     }
 }
 

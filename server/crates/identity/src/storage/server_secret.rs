@@ -119,8 +119,8 @@ async fn read_or_create(
             .read_secret::<ServerSecretRecord>(ledger, ledger_keys::SERVER_SECRET, now)
             .await?
         {
-            Some(stored) if !stored.exposed => return Ok(stored.value.key()),
-            Some(stored) => Expect::Revision(stored.revision),
+            Some(secret) if !secret.exposed => return Ok(secret.value.key()),
+            Some(secret) => Expect::Revision(secret.revision),
             None => Expect::Absent,
         };
         let record = ServerSecretRecord { secret: random.secret() };

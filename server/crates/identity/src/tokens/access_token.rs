@@ -145,7 +145,7 @@ impl TokenAccess {
         let is_granted =
             |scope: &SmartScope<'_>| scope.kind == kind && scope.permissions.contains_all(permissions);
         let scopes = self.scopes.smart_scopes().filter(is_granted);
-        let granted = scopes.filter_map(|scope| {
+        let searches = scopes.filter_map(|scope| {
             let query = scope.query?;
             let patients = match (scope.context, &self.user) {
                 (ScopeContext::System, _) => {
@@ -165,7 +165,7 @@ impl TokenAccess {
             let access = ResourceAccess::Patients(patients);
             (access != ResourceAccess::Patients(Vec::new())).then_some(GranularAccess { query, access })
         });
-        granted.collect()
+        searches.collect()
     }
 }
 

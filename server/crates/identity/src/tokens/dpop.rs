@@ -105,8 +105,8 @@ impl ProofClaims {
         if self.htm.as_deref() != Some(request.method) {
             return Err(BadProof::Method);
         }
-        let named = self.htu.as_deref().and_then(normalize_url).ok_or(BadProof::Address)?;
-        if normalize_url(request.url) != Some(named) {
+        let address = self.htu.as_deref().and_then(normalize_url).ok_or(BadProof::Address)?;
+        if normalize_url(request.url) != Some(address) {
             return Err(BadProof::Address);
         }
         let now = now.as_second();
@@ -175,8 +175,8 @@ fn parse_proof(proof: &str, request: &DpopRequest<'_>, now: Timestamp) -> Result
     }
     let claims: ProofClaims = parts.claims().ok_or(BadProof::Malformed)?;
     let jti = claims.check_claims(request, now)?;
-    let seen = encoding::sha256_base64url(&format!("{jkt} {jti}"));
-    Ok((jkt, seen))
+    let proof_id = encoding::sha256_base64url(&format!("{jkt} {jti}"));
+    Ok((jkt, proof_id))
 }
 
 /// Verifies DPoP proofs and accepts each proof only once.

@@ -152,7 +152,7 @@ impl Grant {
     pub(super) fn narrow_to(&mut self, resource: Option<&str>) -> bool {
         match (&self.resource, resource) {
             (_, None) => true,
-            (Some(granted), Some(requested)) => granted == requested,
+            (Some(resource), Some(requested)) => resource == requested,
             (None, Some(requested)) => {
                 self.resource = Some(requested.to_owned());
                 true

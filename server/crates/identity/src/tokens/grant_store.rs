@@ -94,8 +94,9 @@ impl GrantStore {
         now: Timestamp,
     ) -> Result<Grant, GrantError> {
         let key = ledger_keys::authorization_code(exchange.code);
-        let stored = self.ledger.read_record::<CodeRecord>(&key, now).await?.ok_or(GrantError::Unknown)?;
-        let mut code = stored.value;
+        let code_record =
+            self.ledger.read_record::<CodeRecord>(&key, now).await?.ok_or(GrantError::Unknown)?;
+        let mut code = code_record.value;
         if !code.grant.belongs_to(client) {
             return Err(GrantError::Unknown);
         }
@@ -128,7 +129,7 @@ impl GrantStore {
             key,
             &code,
             Some(now + self.lifetimes.for_client(client).family()),
-            Expect::Revision(stored.revision),
+            Expect::Revision(code_record.revision),
         );
         self.write_spent("code", write, &code.grant, now).await?;
         assert_narrower(&remaining, &code.grant.scopes);
@@ -167,8 +168,8 @@ impl GrantStore {
         now: Timestamp,
     ) -> Result<Option<String>, StoreError> {
         let key = ledger_keys::refresh_token(token);
-        let stored = self.ledger.read_record::<RefreshRecord>(&key, now).await?;
-        Ok(stored.map(|stored| stored.value.grant.client_id))
+        let record = self.ledger.read_record::<RefreshRecord>(&key, now).await?;
+        Ok(record.map(|record| record.value.grant.client_id))
     }
 
     /// Spends a refresh token. Returns the grant, restricted to `scopes` if given, and the successor of the
@@ -191,9 +192,9 @@ impl GrantStore {
         // not stored in plain.
         let successor = self.server_secret.mac("refresh", token);
         loop {
-            let stored =
+            let token_record =
                 self.ledger.read_record::<RefreshRecord>(&key, now).await?.ok_or(GrantError::Unknown)?;
-            let mut refresh = stored.value;
+            let mut refresh = token_record.value;
             if !refresh.grant.belongs_to(client) {
                 return Err(GrantError::Unknown);
             }
@@ -220,7 +221,7 @@ impl GrantStore {
                     .read_record::<RefreshRecord>(&ledger_keys::refresh_token(&successor), now)
                     .await?
                 {
-                    Some(stored) => stored.value.spent.is_none(),
+                    Some(refresh_record) => refresh_record.value.spent.is_none(),
                     None => false,
                 };
                 // The clock of the node that spent the token can be ahead, and so can a request that arrived
@@ -235,7 +236,7 @@ impl GrantStore {
                 let next = RefreshRecord { grant: refresh.grant.clone(), ends: refresh.ends, spent: None };
                 let ends = Some(refresh.ends);
                 let writes = vec![
-                    records::put_record(key.clone(), &refresh, ends, Expect::Revision(stored.revision)),
+                    records::put_record(key.clone(), &refresh, ends, Expect::Revision(token_record.revision)),
                     records::put_record(ledger_keys::refresh_token(&successor), &next, ends, Expect::Absent),
                 ];
                 match self.ledger.write(writes, now).await {
@@ -288,7 +289,7 @@ impl GrantStore {
     ) -> Result<Option<(Grant, Timestamp)>, StoreError> {
         let record =
             self.ledger.read_record::<RefreshRecord>(&ledger_keys::refresh_token(token), now).await?;
-        let Some(refresh) = record.map(|stored| stored.value).filter(|refresh| refresh.spent.is_none())
+        let Some(refresh) = record.map(|record| record.value).filter(|refresh| refresh.spent.is_none())
         else {
             return Ok(None);
         };
@@ -346,10 +347,10 @@ impl GrantStore {
         now: Timestamp,
     ) -> Result<Scopes, GrantError> {
         let remaining = self.ensure_active(grant, client, now).await?;
-        let lost = |scope| grant.scopes.has(scope) && !remaining.has(scope);
+        let is_dropped = |scope| grant.scopes.has(scope) && !remaining.has(scope);
         // Without `offline_access` the grant would outlive the session that a user believes to have ended.
         let is_allowed = allows_refresh(&remaining, client)
-            && ![NamedScope::OfflineAccess, NamedScope::OnlineAccess].into_iter().any(lost);
+            && ![NamedScope::OfflineAccess, NamedScope::OnlineAccess].into_iter().any(is_dropped);
         if is_allowed { Ok(remaining) } else { Err(GrantError::Withdrawn) }
     }
 
@@ -370,7 +371,7 @@ impl GrantStore {
     ) -> Result<Option<(String, String)>, StoreError> {
         let record =
             self.ledger.read_record::<RefreshRecord>(&ledger_keys::refresh_token(token), now).await?;
-        Ok(record.map(|stored| (stored.value.grant.client_id, stored.value.grant.family)))
+        Ok(record.map(|record| (record.value.grant.client_id, record.value.grant.family)))
     }
 }
 
@@ -383,6 +384,6 @@ fn refreshed(grant: Grant, remaining: &Scopes, requested: Option<&Scopes>, jkt: 
 }
 
 /// A token never has a scope that the user did not grant, whatever narrowed the scopes.
-fn assert_narrower(scopes: &Scopes, granted: &Scopes) {
-    assert!(scopes.covered_by(granted) == *scopes, "'{scopes}' is more than '{granted}' was granted");
+fn assert_narrower(scopes: &Scopes, own: &Scopes) {
+    assert!(scopes.covered_by(own) == *scopes, "'{scopes}' is more than '{own}' was granted");
 }

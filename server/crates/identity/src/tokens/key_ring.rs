@@ -57,12 +57,12 @@ impl KeyRing {
         now: Timestamp,
     ) -> Result<Self, SecretStorageError> {
         loop {
-            let stored =
+            let secret =
                 encryption.read_secret::<Vec<SigningKey>>(ledger, ledger_keys::SIGNING_KEYS, now).await?;
-            let expect = stored.as_ref().map_or(Expect::Absent, |stored| Expect::Revision(stored.revision));
-            let revision = stored.as_ref().map_or(0, |stored| stored.revision);
-            let exposed = stored.as_ref().is_some_and(|stored| stored.exposed);
-            let mut keys = stored.map(|stored| stored.value).unwrap_or_default();
+            let expect = secret.as_ref().map_or(Expect::Absent, |record| Expect::Revision(record.revision));
+            let revision = secret.as_ref().map_or(0, |record| record.revision);
+            let exposed = secret.as_ref().is_some_and(|record| record.exposed);
+            let mut keys = secret.map(|record| record.value).unwrap_or_default();
             if exposed {
                 keys.retain(|key| key.stage != KeyStage::Next && key.is_published(now));
                 let retirement = signing_key::retirement_time(longest_lifetimes(ledger, now).await?);

@@ -43,12 +43,12 @@ impl RevocationList {
     /// cache epoch.
     pub(crate) async fn restored_at(&self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
         let epoch = self.ledger.cache_epoch();
-        let known = *self.restored.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known.filter(|known| Some(known.epoch) == epoch) {
-            return Ok(known.time);
+        let cached = *self.restored.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(restore) = cached.filter(|candidate| Some(candidate.epoch) == epoch) {
+            return Ok(restore.time);
         }
-        let stored = self.ledger.read_record::<Timestamp>(ledger_keys::RESTORED, now).await?;
-        let time = stored.map(|stored| stored.value);
+        let record = self.ledger.read_record::<Timestamp>(ledger_keys::RESTORED, now).await?;
+        let time = record.map(|record| record.value);
         if let Some(epoch) = epoch {
             *self.restored.lock().unwrap_or_else(PoisonError::into_inner) =
                 Some(KnownRestore { epoch, time });

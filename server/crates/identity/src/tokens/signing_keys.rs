@@ -101,12 +101,12 @@ impl SigningKeys {
         change: impl Fn(Vec<SigningKey>) -> Result<Option<Vec<SigningKey>>, E> + Send,
     ) -> Result<bool, E> {
         loop {
-            let stored = self
+            let secret = self
                 .encryption
                 .read_secret::<Vec<SigningKey>>(&self.ledger, ledger_keys::SIGNING_KEYS, now)
                 .await?;
-            let expect = stored.as_ref().map_or(Expect::Absent, |stored| Expect::Revision(stored.revision));
-            let Some(mut keys) = change(stored.map(|stored| stored.value).unwrap_or_default())? else {
+            let expect = secret.as_ref().map_or(Expect::Absent, |record| Expect::Revision(record.revision));
+            let Some(mut keys) = change(secret.map(|record| record.value).unwrap_or_default())? else {
                 return Ok(false);
             };
             fill_empty_slots(KEY_SLOTS, &mut keys, &*self.provider, now);
@@ -147,11 +147,11 @@ impl SigningKeys {
     /// Returns [`SecretStorageError`] if the keys cannot be read or written.
     pub async fn list_keys(&self, now: Timestamp) -> Result<Vec<SigningKey>, SecretStorageError> {
         self.complete_ring(now).await?;
-        let stored = self
+        let secret = self
             .encryption
             .read_secret::<Vec<SigningKey>>(&self.ledger, ledger_keys::SIGNING_KEYS, now)
             .await?;
-        Ok(stored.map(|stored| stored.value).unwrap_or_default())
+        Ok(secret.map(|record| record.value).unwrap_or_default())
     }
 
     /// Changes every key to its next stage: next keys become active, active keys retire, and new next keys

@@ -198,16 +198,16 @@ impl TokenService {
             Box::pin(self.signing_keys.load_changes(now)).await.map_err(store::StoreError::from)?;
         }
         let ring = self.signing_keys.current_ring();
-        let known = self.verified.0.get(token).filter(|cached| cached.ring == ring.revision);
+        let cached_token = self.verified.0.get(token).filter(|cached| cached.ring == ring.revision);
         let key = token;
-        let token = match &known {
+        let token = match &cached_token {
             Some(cached) => cached.access.token.clone(),
             None => Arc::new(self.verify_signature(token, &ring, now).ok_or(BadToken::Malformed)?),
         };
         if now.as_second() >= token.exp {
             return Err(BadToken::Expired);
         }
-        if let Some(cached) = known.filter(|cached| {
+        if let Some(cached) = cached_token.filter(|cached| {
             let until = cached.access.user.as_ref().and_then(|user| user.rights_until);
             Some(cached.epoch) == epoch && cached.rules == rules && until.is_none_or(|until| now < until)
         }) {

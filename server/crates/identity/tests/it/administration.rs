@@ -51,8 +51,8 @@ async fn declared_clients_are_replaced_by_those_of_the_configuration() {
     let before = identity.clients.all_clients(at(2)).await.unwrap();
     assert!(!identity.clients.declare_clients(&[], 6, at(2)).await.unwrap());
     assert_eq!(identity.clients.all_clients(at(2)).await.unwrap(), before);
-    let taken = identity.clients.declare_clients(&[client("new"), client("app")], 7, at(3)).await;
-    assert!(matches!(taken, Err(RegistrationError::AddedByCommand(id)) if id == "app"));
+    let declaration = identity.clients.declare_clients(&[client("new"), client("app")], 7, at(3)).await;
+    assert!(matches!(declaration, Err(RegistrationError::AddedByCommand(id)) if id == "app"));
     assert!(find("new").await.is_none(), "a rejected configuration changes nothing");
     assert!(find("web").await.is_some());
 }
@@ -116,12 +116,12 @@ async fn a_delayed_read_of_keys_does_not_replace_later_ones() {
         };
         let (followed, (), ()) = tokio::join!(following, rotate(&slow, 2), release);
         followed.unwrap();
-        let stored = open(Arc::default()).await;
+        let restarted = open(Arc::default()).await;
         let key_set =
             async |identity: &Identity| identity.signing_keys.published_key_set(at(2)).await.unwrap();
-        assert_eq!(key_set(&slow).await, key_set(&stored).await, "delayed: read {stops}");
+        assert_eq!(key_set(&slow).await, key_set(&restarted).await, "delayed: read {stops}");
         let mac = |identity: &Identity| identity.server_secret.mac("purpose", "text");
-        assert_eq!(mac(&slow), mac(&stored), "delayed: read {stops}");
+        assert_eq!(mac(&slow), mac(&restarted), "delayed: read {stops}");
     }
 }
 
@@ -142,8 +142,8 @@ async fn contradictory_metadata_is_rejected() {
         .await;
     for address in ["http://keys.example/", "ftp://keys.example", "https://u:p@keys.example/", "keys"] {
         let invalid = Client { jwks_uri: Some(address.to_owned()), ..client("invalid") };
-        let rejected = world.identity.clients.add_client(&invalid, at(0)).await;
-        assert!(matches!(rejected, Err(RegistrationError::BadKeySetAddress(_))), "{address}");
+        let error = world.identity.clients.add_client(&invalid, at(0)).await;
+        assert!(matches!(error, Err(RegistrationError::BadKeySetAddress(_))), "{address}");
     }
 }
 
@@ -172,12 +172,12 @@ async fn users_are_paged_and_changed_by_revision() {
     assert_eq!(seen.len(), 7, "{seen:?}");
     let entry = identity.users.versioned_user(&world.user.sub, at(0)).await.unwrap().unwrap();
     let disable = |user: &mut User| (user.disabled, user.username) = (true, "other".to_owned());
-    let changed = identity
+    let client_after = identity
         .users
         .change_versioned_user(&world.user.sub, Some(entry.revision), at(0), disable)
         .await
         .unwrap();
-    assert!(changed.user.disabled && changed.user.username == "ada");
+    assert!(client_after.user.disabled && client_after.user.username == "ada");
     let stale =
         identity.users.change_versioned_user(&world.user.sub, Some(entry.revision), at(0), disable).await;
     assert!(matches!(stale, Err(ChangeUserError::Stale)));
@@ -199,8 +199,8 @@ impl AuditSink for CollectedEvents {
 
 #[tokio::test]
 async fn events_contain_no_secrets() {
-    let kept = Arc::new(CollectedEvents::default());
-    let dependencies = Dependencies { audit: kept.clone(), ..Dependencies::default() };
+    let collector = Arc::new(CollectedEvents::default());
+    let dependencies = Dependencies { audit: collector.clone(), ..Dependencies::default() };
     let random = Arc::new(SystemRandom);
     let identity =
         Identity::open_with(Store::memory(), random, dependencies, "https://as.example", false, at(0))
@@ -225,14 +225,14 @@ async fn events_contain_no_secrets() {
             .await
             .unwrap()
     };
-    let sent = CodeExchange {
+    let exchange = CodeExchange {
         code: &code,
         redirect_uri: crate::support::CALLBACK,
         verifier: None,
         jkt: None,
         resource: None,
     };
-    let redeem = async || identity.grants.redeem_authorization_code(&sent, &app, at(1)).await;
+    let redeem = async || identity.grants.redeem_authorization_code(&exchange, &app, at(1)).await;
     assert!(redeem().await.is_ok());
     assert!(redeem().await.is_err());
     let access = identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(1));
@@ -241,7 +241,7 @@ async fn events_contain_no_secrets() {
     let form = trefoil_identity::params::Params::parse(b"client_id=my-pass-word&client_secret=x");
     assert!(identity.client_auth.authenticate_client(None, &form, at(1)).await.is_err());
     identity.signing_keys.rotate_keys(true, at(2)).await.unwrap();
-    let events = format!("{:?}", kept.0.lock().unwrap());
+    let events = format!("{:?}", collector.0.lock().unwrap());
     for word in
         ["Reused { kind: \"code\"", "TokenIssued", "ClientRejected { client_id: Some(\"app\")", "KeysRotated"]
     {
@@ -284,9 +284,9 @@ async fn a_user_with_an_older_name_can_still_sign_in() {
     let added = identity.users.add_user(new, at(3)).await.unwrap();
     assert_eq!(sub_of("ａDA").await.as_deref(), Some("two"));
     assert_eq!(sub_of("Ada").await.as_deref(), Some(&*added.sub));
-    for refused in ["ad\u{200b}a", "Ａda", "аda"] {
-        let user: User = serde_json::from_value(user("", refused, "four@mail.example")).unwrap();
-        assert!(identity.users.add_user(user, at(3)).await.is_err(), "{refused:?}");
+    for name in ["ad\u{200b}a", "Ａda", "аda"] {
+        let user: User = serde_json::from_value(user("", name, "four@mail.example")).unwrap();
+        assert!(identity.users.add_user(user, at(3)).await.is_err(), "{name:?}");
     }
     identity.users.delete_user("ａDA", AccountsOfDeleted::Forget, at(4)).await.unwrap();
     assert_eq!(sub_of("ada").await.as_deref(), Some(&*added.sub), "the other user keeps the name");

@@ -137,9 +137,9 @@ impl World {
         let host = Arc::new(Host::default());
         let dependencies = Dependencies { fetch: host.clone(), ..Dependencies::default() };
         let random = Arc::new(trefoil_identity::SystemRandom);
-        let opened =
+        let identity_result =
             Identity::open_with(Store::memory(), random, dependencies, "https://as.example", false, at(0));
-        let identity = opened.await.unwrap();
+        let identity = identity_result.await.unwrap();
         let keys = Keys::new();
         let mut client = Client {
             auth_methods: vec![AuthMethod::PrivateKeyJwt],

@@ -82,8 +82,8 @@ async fn rights_count_in_sign_ins_of_their_provider_and_for_their_age() {
     identity.provider_rules.configure(vec![provider("Other", &["nurse", "boss"]), clinic.clone()]);
     let sub = sign_in(identity, &clinic, 0).await.sub;
     let check = async |by, second, expected: &str, ended| {
-        let found = rights(identity, &sub, by, second).await;
-        assert_eq!(found, (expected.to_owned(), ended), "{by:?} {second}");
+        let current = rights(identity, &sub, by, second).await;
+        assert_eq!(current, (expected.to_owned(), ended), "{by:?} {second}");
     };
     check(CLINIC, 1, ALL, false).await;
     check(SignedInBy::UnnamedProvider, 1, ALL, false).await;
@@ -124,8 +124,8 @@ async fn rights_count_by_the_present_configuration() {
         (vec![clinic.clone()], ALL, false),
     ] {
         identity.provider_rules.configure(configured.clone());
-        let found = rights(identity, &sub, CLINIC, 2).await;
-        assert_eq!(found, (expected.to_owned(), ended), "{configured:?}");
+        let current = rights(identity, &sub, CLINIC, 2).await;
+        assert_eq!(current, (expected.to_owned(), ended), "{configured:?}");
     }
 }
 

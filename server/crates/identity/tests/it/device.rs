@@ -40,13 +40,13 @@ async fn begin(world: &World, client: &Client) -> DeviceCodes {
 #[tokio::test]
 async fn an_approved_device_gets_one_grant() {
     let (world, client, session) = world().await;
-    let begun = begin(&world, &client).await;
+    let start = begin(&world, &client).await;
     let identity = &world.identity;
-    let pending = identity.devices.redeem_device_code(&begun.device_code, &client, None, at(5)).await;
+    let pending = identity.devices.redeem_device_code(&start.device_code, &client, None, at(5)).await;
     assert!(matches!(pending, Err(DeviceError::Pending)));
-    let typed = begun.user_code.to_lowercase().replace('-', " ");
+    let typed = start.user_code.to_lowercase().replace('-', " ");
     let question = identity.devices.device_question(&typed, &world.user, at(6)).await.unwrap().unwrap();
-    assert_eq!((question.client.client_id.as_str(), question.user_code), ("box", begun.user_code.clone()));
+    assert_eq!((question.client.client_id.as_str(), question.user_code), ("box", start.user_code.clone()));
     assert!(
         identity.devices.answer_device_question(&typed, true, &session, &world.user, at(6)).await.unwrap()
     );
@@ -56,16 +56,16 @@ async fn an_approved_device_gets_one_grant() {
     );
     assert!(identity.devices.device_question(&typed, &world.user, at(6)).await.unwrap().is_none());
 
-    let other = identity.devices.redeem_device_code(&begun.device_code, &world.client, None, at(10)).await;
+    let other = identity.devices.redeem_device_code(&start.device_code, &world.client, None, at(10)).await;
     assert!(matches!(other, Err(DeviceError::Grant(GrantError::Unknown))), "another client");
-    let grant = identity.devices.redeem_device_code(&begun.device_code, &client, None, at(10)).await.unwrap();
+    let grant = identity.devices.redeem_device_code(&start.device_code, &client, None, at(10)).await.unwrap();
     assert_eq!(
         (grant.sub.as_str(), grant.scopes.to_string().as_str()),
         (world.user.sub.as_str(), "openid profile")
     );
     assert_eq!(grant.amr, ["pwd"]);
     let refresh = identity.grants.issue_refresh_token(&grant, &client, at(10)).await.unwrap();
-    let again = identity.devices.redeem_device_code(&begun.device_code, &client, None, at(15)).await;
+    let again = identity.devices.redeem_device_code(&start.device_code, &client, None, at(15)).await;
     assert!(matches!(again, Err(DeviceError::Grant(GrantError::Reused))));
     assert!(
         identity.grants.redeem_refresh_token(&refresh, &client, None, None, None, at(16)).await.is_err(),
@@ -77,9 +77,9 @@ async fn an_approved_device_gets_one_grant() {
 async fn denial_fast_polls_and_expiry_are_reported() {
     let (world, client, session) = world().await;
     let identity = &world.identity;
-    let begun = begin(&world, &client).await;
+    let start = begin(&world, &client).await;
     let poll = async |second| {
-        identity.devices.redeem_device_code(&begun.device_code, &client, None, at(second)).await
+        identity.devices.redeem_device_code(&start.device_code, &client, None, at(second)).await
     };
     assert!(matches!(poll(1).await, Err(DeviceError::Pending)));
     assert!(
@@ -93,27 +93,27 @@ async fn denial_fast_polls_and_expiry_are_reported() {
     );
     assert!(matches!(poll(599).await, Err(DeviceError::Pending)));
     assert!(
-        identity.devices.device_question(&begun.user_code, &world.user, at(599)).await.unwrap().is_some()
+        identity.devices.device_question(&start.user_code, &world.user, at(599)).await.unwrap().is_some()
     );
     assert!(matches!(poll(600).await, Err(DeviceError::Expired)));
     assert!(
         !identity
             .devices
-            .answer_device_question(&begun.user_code, true, &session, &world.user, at(600))
+            .answer_device_question(&start.user_code, true, &session, &world.user, at(600))
             .await
             .unwrap()
     );
     assert!(matches!(poll(1201).await, Err(DeviceError::Grant(GrantError::Unknown))));
 
-    let refused = begin(&world, &client).await;
+    let error = begin(&world, &client).await;
     assert!(
         identity
             .devices
-            .answer_device_question(&refused.user_code, false, &session, &world.user, at(1))
+            .answer_device_question(&error.user_code, false, &session, &world.user, at(1))
             .await
             .unwrap()
     );
-    let poll = identity.devices.redeem_device_code(&refused.device_code, &client, None, at(2)).await;
+    let poll = identity.devices.redeem_device_code(&error.device_code, &client, None, at(2)).await;
     assert!(matches!(poll, Err(DeviceError::Denied)));
 }
 
@@ -121,29 +121,29 @@ async fn denial_fast_polls_and_expiry_are_reported() {
 async fn a_grant_ends_with_its_session() {
     let (world, client, session) = world().await;
     let identity = &world.identity;
-    let begun = begin(&world, &client).await;
+    let start = begin(&world, &client).await;
     assert!(
         identity
             .devices
-            .answer_device_question(&begun.user_code, true, &session, &world.user, at(1))
+            .answer_device_question(&start.user_code, true, &session, &world.user, at(1))
             .await
             .unwrap()
     );
     assert!(identity.sessions.end_user_session(&world.user.sub, &session.sid, at(2)).await.unwrap());
-    let poll = identity.devices.redeem_device_code(&begun.device_code, &client, None, at(3)).await;
+    let poll = identity.devices.redeem_device_code(&start.device_code, &client, None, at(3)).await;
     assert!(matches!(poll, Err(DeviceError::Grant(GrantError::Revoked))));
 }
 
 #[tokio::test]
 async fn scopes_that_the_client_lacks_are_rejected() {
     let (world, client, _) = world().await;
-    let refused = world
+    let error = world
         .identity
         .devices
         .begin_device_authorization(&client, Some("openid email"), at(0))
         .await
         .unwrap();
-    assert_eq!(refused.unwrap_err().error, ErrorCode::InvalidScope);
+    assert_eq!(error.unwrap_err().error, ErrorCode::InvalidScope);
     let system =
         world.identity.devices.begin_device_authorization(&client, Some("system/*.rs"), at(0)).await.unwrap();
     assert_eq!(system.unwrap_err().error, ErrorCode::InvalidScope);
@@ -152,25 +152,25 @@ async fn scopes_that_the_client_lacks_are_rejected() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_device_code_is_redeemed_once_in_64_concurrent_requests() {
     let (world, client, session) = world().await;
-    let begun = begin(&world, &client).await;
+    let start = begin(&world, &client).await;
     assert!(
         world
             .identity
             .devices
-            .answer_device_question(&begun.user_code, true, &session, &world.user, at(1))
+            .answer_device_question(&start.user_code, true, &session, &world.user, at(1))
             .await
             .unwrap()
     );
     let world = std::sync::Arc::new(world);
     let tries = (0..64).map(|_| {
-        let (world, client, code) = (world.clone(), client.clone(), begun.device_code.clone());
+        let (world, client, code) = (world.clone(), client.clone(), start.device_code.clone());
         tokio::spawn(async move {
             world.identity.devices.redeem_device_code(&code, &client, None, at(2)).await.is_ok()
         })
     });
-    let mut given = 0;
+    let mut token_count = 0;
     for tried in tries.collect::<Vec<_>>() {
-        given += usize::from(tried.await.unwrap());
+        token_count += usize::from(tried.await.unwrap());
     }
-    assert_eq!(given, 1);
+    assert_eq!(token_count, 1);
 }

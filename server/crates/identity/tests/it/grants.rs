@@ -182,8 +182,8 @@ async fn a_token_ends_with_the_registration_and_the_consent() {
     assert!(identity.tokens.verify_access_token(&access, at(1)).await.is_ok());
     identity.consents.withdraw_consent(&world.user.sub, &client.client_id, at(1)).await.unwrap();
     assert!(matches!(identity.tokens.verify_access_token(&access, at(1)).await, Err(BadToken::Revoked)));
-    let refused = identity.grants.redeem_refresh_token(&refresh, client, None, None, None, at(1)).await;
-    assert!(matches!(refused, Err(GrantError::Revoked)));
+    let error = identity.grants.redeem_refresh_token(&refresh, client, None, None, None, at(1)).await;
+    assert!(matches!(error, Err(GrantError::Revoked)));
     let later = Grant { granted: at(2), ..grant };
     let access = identity.tokens.mint_access_token(&later, lifetimes::ACCESS_TOKEN, at(2));
     let refresh = identity.grants.issue_refresh_token(&later, client, at(2)).await.unwrap();
@@ -193,8 +193,8 @@ async fn a_token_ends_with_the_registration_and_the_consent() {
     identity.clients.add_client(client, at(3)).await.unwrap();
     assert!(matches!(identity.tokens.verify_access_token(&access, at(3)).await, Err(BadToken::ClientGone)));
     let again = identity.clients.active_client(&client.client_id, at(3)).await.unwrap().unwrap();
-    let refused = identity.grants.redeem_refresh_token(&refresh, &again, None, None, None, at(3)).await;
-    assert!(matches!(refused, Err(GrantError::Unknown)));
+    let error = identity.grants.redeem_refresh_token(&refresh, &again, None, None, None, at(3)).await;
+    assert!(matches!(error, Err(GrantError::Unknown)));
 }
 
 #[tokio::test]
@@ -303,33 +303,33 @@ async fn tokens_lose_the_scopes_that_client_or_user_lose() {
     };
     let access = identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(0));
     let refresh = identity.grants.issue_refresh_token(&grant, &client, at(0)).await.unwrap();
-    let left = async |second| {
+    let scopes_at = async |second| {
         identity.tokens.verify_access_token(&access, at(second)).await.unwrap().scopes.to_string()
     };
-    assert_eq!(left(1).await, "openid profile offline_access");
+    assert_eq!(scopes_at(1).await, "openid profile offline_access");
 
     identity
         .users
         .change_user("ada", at(2), |user| user.allowed_scopes = scopes("openid offline_access"))
         .await
         .unwrap();
-    assert_eq!(left(2).await, "openid offline_access");
+    assert_eq!(scopes_at(2).await, "openid offline_access");
     let (renewed, refresh) =
         identity.grants.redeem_refresh_token(&refresh, &client, None, None, None, at(3)).await.unwrap();
     assert_eq!(renewed.scopes.to_string(), "openid offline_access");
 
     let client = declare("offline_access").await;
-    assert_eq!(left(4).await, "offline_access");
-    let told = identity.tokens.introspect_token(&access, &client, at(4)).await.unwrap();
-    assert_eq!(told["scope"], "offline_access");
+    assert_eq!(scopes_at(4).await, "offline_access");
+    let introspection = identity.tokens.introspect_token(&access, &client, at(4)).await.unwrap();
+    assert_eq!(introspection["scope"], "offline_access");
     let (renewed, refresh) =
         identity.grants.redeem_refresh_token(&refresh, &client, None, None, None, at(5)).await.unwrap();
     assert_eq!(renewed.scopes.to_string(), "offline_access");
 
     identity.users.change_user("ada", at(6), |user| user.allowed_scopes = scopes("email")).await.unwrap();
-    assert_eq!(left(6).await, "");
-    let refused = identity.grants.redeem_refresh_token(&refresh, &client, None, None, None, at(6)).await;
-    assert!(matches!(refused, Err(GrantError::Revoked)));
+    assert_eq!(scopes_at(6).await, "");
+    let error = identity.grants.redeem_refresh_token(&refresh, &client, None, None, None, at(6)).await;
+    assert!(matches!(error, Err(GrantError::Revoked)));
 }
 
 #[tokio::test]
@@ -434,15 +434,15 @@ async fn a_cookie_identifies_its_expired_session_which_can_still_be_ended() {
     let world = World::new().await;
     let identity = &world.identity;
     let proof = SignInProof::password();
-    let begun = identity.sessions.begin_session(&world.user, &proof, SessionOrigin::default(), None, at(0));
-    let cookie = begun.await.unwrap();
+    let start = identity.sessions.begin_session(&world.user, &proof, SessionOrigin::default(), None, at(0));
+    let cookie = start.await.unwrap();
     let (session, _) = identity.sessions.active_session(&cookie, at(1)).await.unwrap().unwrap();
     let grant = Grant { sid: session.sid.clone(), ..world.grant("openid") };
     let token = identity.tokens.mint_access_token(&grant, jiff::SignedDuration::from_hours(20), at(1));
     let later = at(13 * 3600);
     assert!(identity.sessions.active_session(&cookie, later).await.unwrap().is_none());
-    let known = identity.sessions.session_identity(&cookie, later).await.unwrap().unwrap();
-    assert_eq!((known.sid, known.sub), (session.sid, world.user.sub.clone()));
+    let session_identity = identity.sessions.session_identity(&cookie, later).await.unwrap().unwrap();
+    assert_eq!((session_identity.sid, session_identity.sub), (session.sid, world.user.sub.clone()));
     assert!(identity.tokens.verify_access_token(&token, later).await.is_ok());
     identity.sessions.end_session(&cookie, later).await.unwrap();
     assert!(identity.tokens.verify_access_token(&token, later).await.is_err());
@@ -468,8 +468,8 @@ async fn refresh_tokens_end_when_the_scope_that_allowed_them_is_taken_away() {
                 client
             }
         };
-        let refused = identity.grants.redeem_refresh_token(&token, &client, None, None, None, at(4)).await;
-        assert!(matches!(refused, Err(GrantError::Withdrawn)), "{from_client} {always_refresh} {refused:?}");
+        let error = identity.grants.redeem_refresh_token(&token, &client, None, None, None, at(4)).await;
+        assert!(matches!(error, Err(GrantError::Withdrawn)), "{from_client} {always_refresh} {error:?}");
     }
 }
 

@@ -36,9 +36,9 @@ async fn sign_in(world: &World, number: usize, second: i64) {
     let (grants, life) = (&world.identity.grants, lifetimes::AUTHORIZATION_CODE);
     let code =
         grants.issue_authorization_code(grant.clone(), to, None, None, life, at(second)).await.unwrap();
-    let sent =
+    let exchange =
         CodeExchange { code: &code, redirect_uri: CALLBACK, verifier: None, jkt: None, resource: None };
-    grants.redeem_authorization_code(&sent, &world.client, at(second + 1)).await.unwrap();
+    grants.redeem_authorization_code(&exchange, &world.client, at(second + 1)).await.unwrap();
     let mut refresh = grants.issue_refresh_token(&grant, &world.client, at(second + 1)).await.unwrap();
     for later in [600, 1_200] {
         let now = at(second + later);

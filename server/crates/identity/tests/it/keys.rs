@@ -32,8 +32,8 @@ async fn open(store: &Store, encryption: SecretEncryption) -> Result<Identity, S
 
 async fn kid(identity: &Identity, stage: KeyStage) -> String {
     let keys = identity.signing_keys.list_keys(at(0)).await.unwrap();
-    let found = keys.into_iter().find(|key| key.purpose == KeyPurpose::AccessToken && key.stage == stage);
-    found.expect("each slot has a key in this stage").kid
+    let candidate = keys.into_iter().find(|key| key.purpose == KeyPurpose::AccessToken && key.stage == stage);
+    candidate.expect("each slot has a key in this stage").kid
 }
 
 async fn published(identity: &Identity, second: i64) -> Vec<String> {
@@ -57,8 +57,8 @@ async fn a_key_is_published_before_it_signs_and_until_its_last_token_has_expired
     identity.signing_keys.rotate_keys(false, at(300)).await.unwrap();
     assert_eq!(kid(&identity, KeyStage::Active).await, second);
     // A second rotation would activate next keys that no client has fetched.
-    let refused = identity.signing_keys.rotate_keys(false, at(301)).await.unwrap_err();
-    assert!(refused.to_string().contains("--now"), "{refused}");
+    let error = identity.signing_keys.rotate_keys(false, at(301)).await.unwrap_err();
+    assert!(error.to_string().contains("--now"), "{error}");
     assert!(published(&identity, 300 + 3600).await.contains(&first), "a token lives an hour");
     assert!(!published(&identity, 300 + 3660).await.contains(&first));
     // Maintenance removes expired keys.
@@ -157,8 +157,8 @@ async fn id_tokens_are_signed_with_the_algorithm_of_the_client() {
     }
     let mut wrong = client("wrong");
     wrong.id_token_alg = Some("none".to_owned());
-    let refused = world.identity.clients.add_client(&wrong, at(0)).await.unwrap_err().to_string();
-    assert!(refused.contains("'none' is not an algorithm for ID tokens; use RS256"), "{refused}");
+    let error = world.identity.clients.add_client(&wrong, at(0)).await.unwrap_err().to_string();
+    assert!(error.contains("'none' is not an algorithm for ID tokens; use RS256"), "{error}");
     assert_eq!(SigningAlg::parse("HS256"), None);
 }
 

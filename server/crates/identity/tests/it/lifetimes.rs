@@ -32,8 +32,11 @@ async fn lifetimes_are_those_of_the_client_or_else_of_the_server() {
         ..client("own")
     };
     for (client, expected) in [(&world.client, [600, 700, 30 * 24 * 3600]), (&own, [120, 130, 140])] {
-        let found = identity.lifetimes.for_client(client);
-        assert_eq!([found.access_token, found.id_token, found.refresh_token_family], expected.map(seconds));
+        let lifetimes = identity.lifetimes.for_client(client);
+        assert_eq!(
+            [lifetimes.access_token, lifetimes.id_token, lifetimes.refresh_token_family],
+            expected.map(seconds)
+        );
         let id_token = identity
             .tokens
             .mint_id_token(client, &world.grant("openid"), IdTokenContext::default(), at(0))

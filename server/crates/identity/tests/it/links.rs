@@ -198,12 +198,12 @@ async fn the_issuer_that_linked_a_user_renews_the_email() {
     let renewed = sign_in("ada@new.example", Some(false), 1).await;
     assert_eq!(renewed.claims.email.as_deref(), Some("ada@new.example"));
     assert_eq!(renewed.claims.email_verified, Some(false));
-    let found = async |email: &str| -> Vec<String> {
-        let found = users.users_by_email(email, at(2)).await.unwrap();
-        found.into_iter().map(|user| user.username).collect()
+    let names_with = async |email: &str| -> Vec<String> {
+        let matches = users.users_by_email(email, at(2)).await.unwrap();
+        matches.into_iter().map(|user| user.username).collect()
     };
     assert_eq!(
-        (found("ada@mail.example").await, found("ADA@new.example").await),
+        (names_with("ada@mail.example").await, names_with("ADA@new.example").await),
         (vec![], vec!["ada".to_owned()])
     );
 
@@ -213,10 +213,10 @@ async fn the_issuer_that_linked_a_user_renews_the_email() {
         user.email_verified_by = None;
     };
     users.change_user("ada", at(3), set).await.unwrap();
-    let kept = sign_in("ada@new.example", Some(true), 4).await;
-    assert_eq!(kept.claims.email.as_deref(), Some("ada@office.example"));
+    let user = sign_in("ada@new.example", Some(true), 4).await;
+    assert_eq!(user.claims.email.as_deref(), Some("ada@office.example"));
     users.delete_user("ada", AccountsOfDeleted::Forget, at(5)).await.unwrap();
-    assert!(found("ada@office.example").await.is_empty());
+    assert!(names_with("ada@office.example").await.is_empty());
 }
 
 #[tokio::test]
@@ -245,8 +245,8 @@ async fn an_account_has_one_user_and_the_last_way_to_sign_in_is_kept() {
     assert!(active(identity.sign_in.linked_user(&ash, at(1)).await.unwrap()).is_none());
 
     // The account stays known: another user cannot take it, and its own user can link it again.
-    let refused = identity.sign_in.linked_user(&ash, at(1)).await.unwrap();
-    assert!(matches!(refused, LinkedUser::Refused(_)), "{refused:?}");
+    let refusal = identity.sign_in.linked_user(&ash, at(1)).await.unwrap();
+    assert!(matches!(refusal, LinkedUser::Refused(_)), "{refusal:?}");
     assert!(matches!(
         identity.sign_in.link_account(&other, "Clinic", &ash, at(1)).await,
         Err(LinkError::Taken)
@@ -334,13 +334,17 @@ async fn a_known_account_never_becomes_a_second_user() {
             DeleteAndForget => users.delete_user(name, AccountsOfDeleted::Forget, at(1)).await.unwrap(),
             DeleteAndForgetLater => {
                 users.delete_user(name, AccountsOfDeleted::Remember, at(1)).await.unwrap();
-                let left = users.known_accounts(sub, at(1)).await.unwrap();
-                assert_eq!((left.len(), left[0].label.as_str()), (1, ""), "nothing about the person is kept");
+                let accounts = users.known_accounts(sub, at(1)).await.unwrap();
+                assert_eq!(
+                    (accounts.len(), accounts[0].label.as_str()),
+                    (1, ""),
+                    "nothing about the person is kept"
+                );
                 users.delete_user(sub, AccountsOfDeleted::Forget, at(1)).await.unwrap();
             }
         }
         let before = users.all_users(at(2)).await.unwrap().len();
-        let seen = match sign_in.admit_external_user(&admits, &ash, at(2)).await.unwrap() {
+        let outcome = match sign_in.admit_external_user(&admits, &ash, at(2)).await.unwrap() {
             LinkedUser::Active(user) if user.sub == sub => "same",
             LinkedUser::Active(_) => "other",
             LinkedUser::Refused(refusal) => {
@@ -349,7 +353,7 @@ async fn a_known_account_never_becomes_a_second_user() {
             }
             LinkedUser::None => "unlinked",
         };
-        assert_eq!(seen, expected, "{ending:?}");
+        assert_eq!(outcome, expected, "{ending:?}");
         let added = users.all_users(at(2)).await.unwrap().len() - before;
         assert_eq!(added, usize::from(expected == "other"), "{ending:?}");
     }
@@ -381,8 +385,8 @@ async fn a_pending_account_is_linked_once_and_in_its_browser() {
     assert!(identity.sign_in.pending_link(&id, "another", at(1)).await.unwrap().is_none());
     identity.sign_in.link_pending_account(&id, "another", &world.user, at(1)).await.unwrap();
     assert!(active(identity.sign_in.linked_user(&ash, at(1)).await.unwrap()).is_none());
-    let kept = identity.sign_in.pending_link(&id, "browser", at(1)).await.unwrap();
-    assert_eq!(kept, Some(("Clinic".to_owned(), "ash@mail.example".to_owned())));
+    let pending = identity.sign_in.pending_link(&id, "browser", at(1)).await.unwrap();
+    assert_eq!(pending, Some(("Clinic".to_owned(), "ash@mail.example".to_owned())));
     identity.sign_in.link_pending_account(&id, "browser", &world.user, at(1)).await.unwrap();
     assert!(active(identity.sign_in.linked_user(&ash, at(1)).await.unwrap()).is_some());
     assert!(identity.sign_in.pending_link(&id, "browser", at(1)).await.unwrap().is_none());
@@ -435,8 +439,8 @@ async fn concurrent_removals_leave_a_user_without_a_password_one_way_to_sign_in(
                 }
             });
         });
-        let left = world.identity.sign_in.linked_accounts(&world.user.sub, at(0)).await.unwrap();
-        assert_eq!(left.len(), 1);
+        let accounts = world.identity.sign_in.linked_accounts(&world.user.sub, at(0)).await.unwrap();
+        assert_eq!(accounts.len(), 1);
     }
 }
 

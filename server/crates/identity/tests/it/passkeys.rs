@@ -16,11 +16,11 @@ fn authenticator(seed: u64) -> Authenticator {
 
 impl World {
     async fn register(&self, key: &mut Authenticator, name: &str) -> Result<(), PasskeyError> {
-        let begun = self.identity.sign_in.begin_passkey_registration(&self.user, "browser", at(0)).await?;
-        let made = key.create(&begun.options);
+        let start = self.identity.sign_in.begin_passkey_registration(&self.user, "browser", at(0)).await?;
+        let credential = key.create(&start.options);
         self.identity
             .sign_in
-            .finish_passkey_registration(&self.user, &begun.ceremony, &made, name, "browser", at(1))
+            .finish_passkey_registration(&self.user, &start.ceremony, &credential, name, "browser", at(1))
             .await
     }
 
@@ -29,11 +29,11 @@ impl World {
         key: &mut Authenticator,
         after: Option<&User>,
     ) -> Result<Vec<String>, PasskeyError> {
-        let begun = self.identity.sign_in.begin_passkey_sign_in(after, "browser", at(2)).await?;
-        let shown = key.get(&begun.options);
-        let done =
-            self.identity.sign_in.finish_passkey_sign_in(&begun.ceremony, &shown, "browser", at(3)).await;
-        done.map(|(user, proof)| {
+        let start = self.identity.sign_in.begin_passkey_sign_in(after, "browser", at(2)).await?;
+        let assertion = key.get(&start.options);
+        let result =
+            self.identity.sign_in.finish_passkey_sign_in(&start.ceremony, &assertion, "browser", at(3)).await;
+        result.map(|(user, proof)| {
             assert_eq!(user.sub, self.user.sub);
             proof.amr
         })
@@ -54,34 +54,34 @@ fn assert_over<T: std::fmt::Debug>(outcome: Result<T, PasskeyError>) {
 async fn a_passkey_signs_its_user_in_until_it_is_removed() {
     let world = World::new().await;
     let mut key = authenticator(1);
-    let begun =
+    let start =
         world.identity.sign_in.begin_passkey_registration(&world.user, "browser", at(0)).await.unwrap();
-    let selection = &begun.options["authenticatorSelection"];
+    let selection = &start.options["authenticatorSelection"];
     assert_eq!(
         (&selection["residentKey"], &selection["userVerification"]),
         (&json!("required"), &json!("required"))
     );
     world.register(&mut key, "  my phone\u{7}  ").await.unwrap();
-    let known = world.identity.sign_in.user_passkeys(&world.user.sub, at(2)).await.unwrap();
-    assert_eq!((known.len(), known[0].name.as_str(), known[0].last_used), (1, "my phone", None));
+    let passkeys = world.identity.sign_in.user_passkeys(&world.user.sub, at(2)).await.unwrap();
+    assert_eq!((passkeys.len(), passkeys[0].name.as_str(), passkeys[0].last_used), (1, "my phone", None));
 
-    let begun = world.identity.sign_in.begin_passkey_sign_in(None, "browser", at(2)).await.unwrap();
+    let start = world.identity.sign_in.begin_passkey_sign_in(None, "browser", at(2)).await.unwrap();
     assert_eq!(
-        begun.options["allowCredentials"],
+        start.options["allowCredentials"],
         json!([]),
         "the options of a sign-in contain no credential ids"
     );
-    assert_eq!(begun.options["userVerification"], "required");
+    assert_eq!(start.options["userVerification"], "required");
     assert_eq!(world.sign_in(&mut key, None).await.unwrap(), ["hwk", "user", "mfa"]);
     assert_eq!(world.sign_in(&mut key, Some(&world.user)).await.unwrap(), ["pwd", "hwk", "user", "mfa"]);
-    let known = world.identity.sign_in.user_passkeys(&world.user.sub, at(4)).await.unwrap();
-    assert_eq!(known[0].last_used, Some(at(3)));
+    let passkeys = world.identity.sign_in.user_passkeys(&world.user.sub, at(4)).await.unwrap();
+    assert_eq!(passkeys[0].last_used, Some(at(3)));
 
-    let only = world.identity.sign_in.remove_passkey(&world.user, &known[0].id, at(5)).await;
+    let only = world.identity.sign_in.remove_passkey(&world.user, &passkeys[0].id, at(5)).await;
     assert!(matches!(only, Err(PasskeyError::OnlyWay)), "ada has no password");
     let set = |user: &mut User| user.password = Some("a hash".to_owned());
     let user = world.identity.users.change_user("ada", at(5), set).await.unwrap();
-    world.identity.sign_in.remove_passkey(&user, &known[0].id, at(5)).await.unwrap();
+    world.identity.sign_in.remove_passkey(&user, &passkeys[0].id, at(5)).await.unwrap();
     assert_rejected(world.sign_in(&mut key, None).await);
 }
 
@@ -91,35 +91,35 @@ async fn a_ceremony_is_completed_once_in_time_and_in_its_browser() {
     let mut key = authenticator(1);
     world.register(&mut key, "").await.unwrap();
     let identity = &world.identity;
-    let begun = identity.sign_in.begin_passkey_sign_in(None, "browser", at(2)).await.unwrap();
-    let shown = key.get(&begun.options);
-    assert_over(identity.sign_in.finish_passkey_sign_in(&begun.ceremony, &shown, "another", at(3)).await);
-    identity.sign_in.finish_passkey_sign_in(&begun.ceremony, &shown, "browser", at(3)).await.unwrap();
-    assert_over(identity.sign_in.finish_passkey_sign_in(&begun.ceremony, &shown, "browser", at(3)).await);
+    let start = identity.sign_in.begin_passkey_sign_in(None, "browser", at(2)).await.unwrap();
+    let assertion = key.get(&start.options);
+    assert_over(identity.sign_in.finish_passkey_sign_in(&start.ceremony, &assertion, "another", at(3)).await);
+    identity.sign_in.finish_passkey_sign_in(&start.ceremony, &assertion, "browser", at(3)).await.unwrap();
+    assert_over(identity.sign_in.finish_passkey_sign_in(&start.ceremony, &assertion, "browser", at(3)).await);
     // A failed attempt also uses up the ceremony.
-    let begun = identity.sign_in.begin_passkey_sign_in(None, "browser", at(4)).await.unwrap();
-    assert_rejected(identity.sign_in.finish_passkey_sign_in(&begun.ceremony, "{}", "browser", at(4)).await);
+    let start = identity.sign_in.begin_passkey_sign_in(None, "browser", at(4)).await.unwrap();
+    assert_rejected(identity.sign_in.finish_passkey_sign_in(&start.ceremony, "{}", "browser", at(4)).await);
     assert_over(
         identity
             .sign_in
-            .finish_passkey_sign_in(&begun.ceremony, &key.get(&begun.options), "browser", at(4))
+            .finish_passkey_sign_in(&start.ceremony, &key.get(&start.options), "browser", at(4))
             .await,
     );
-    let begun = identity.sign_in.begin_passkey_sign_in(None, "browser", at(5)).await.unwrap();
+    let start = identity.sign_in.begin_passkey_sign_in(None, "browser", at(5)).await.unwrap();
     assert_over(
         identity
             .sign_in
-            .finish_passkey_sign_in(&begun.ceremony, &key.get(&begun.options), "browser", at(305))
+            .finish_passkey_sign_in(&start.ceremony, &key.get(&start.options), "browser", at(305))
             .await,
     );
     // A sign-in ceremony is not accepted as a registration.
-    let begun = identity.sign_in.begin_passkey_sign_in(None, "browser", at(6)).await.unwrap();
-    let made =
-        authenticator(2).create(&json!({ "challenge": begun.options["challenge"], "user": { "id": "x" } }));
+    let start = identity.sign_in.begin_passkey_sign_in(None, "browser", at(6)).await.unwrap();
+    let credential =
+        authenticator(2).create(&json!({ "challenge": start.options["challenge"], "user": { "id": "x" } }));
     assert_over(
         identity
             .sign_in
-            .finish_passkey_registration(&world.user, &begun.ceremony, &made, "", "browser", at(6))
+            .finish_passkey_registration(&world.user, &start.ceremony, &credential, "", "browser", at(6))
             .await,
     );
 }
@@ -175,8 +175,8 @@ async fn a_password_can_require_a_passkey_while_there_is_one() {
     assert!(!identity.sign_in.requires_passkey(sub, at(1)).await.unwrap());
     identity.sign_in.require_passkey(sub, true, at(1)).await.unwrap();
     assert!(identity.sign_in.requires_passkey(sub, at(1)).await.unwrap());
-    let known = identity.sign_in.user_passkeys(sub, at(1)).await.unwrap();
-    identity.sign_in.remove_passkey(&user, &known[0].id, at(1)).await.unwrap();
+    let passkeys = identity.sign_in.user_passkeys(sub, at(1)).await.unwrap();
+    identity.sign_in.remove_passkey(&user, &passkeys[0].id, at(1)).await.unwrap();
     assert!(!identity.sign_in.requires_passkey(sub, at(1)).await.unwrap());
 }
 

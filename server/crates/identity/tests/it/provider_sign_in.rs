@@ -60,9 +60,9 @@ async fn begin(world: &World, freshness: RequiredFreshness) -> (ProviderSignIn, 
     let start = ProviderSignInStart { browser: "browser", freshness, ..ProviderSignInStart::default() };
     let rules = provider(ProviderClientAuth::None);
     let to = sign_ins.begin_provider_sign_in(&rules, &endpoints(), start, at(0)).await.unwrap();
-    let sent = query_of(&to);
-    let flow = sign_ins.take_provider_sign_in(&sent["state"], "browser", at(1)).await.unwrap().unwrap();
-    (flow, sent["nonce"].clone())
+    let query = query_of(&to);
+    let flow = sign_ins.take_provider_sign_in(&query["state"], "browser", at(1)).await.unwrap().unwrap();
+    (flow, query["nonce"].clone())
 }
 
 enum ProviderKey {
@@ -123,14 +123,14 @@ fn encode(bytes: &[u8]) -> String {
 /// Returns JSON with these members instead of, or in addition to, the members of `base`. `null` removes a
 /// member.
 fn with(base: &Value, changes: &Value) -> Value {
-    let mut changed = base.clone();
+    let mut other = base.clone();
     for (name, value) in changes.as_object().unwrap() {
         match value {
-            Value::Null => drop(changed.as_object_mut().unwrap().remove(name)),
-            value => changed[name] = value.clone(),
+            Value::Null => drop(other.as_object_mut().unwrap().remove(name)),
+            value => other[name] = value.clone(),
         }
     }
-    changed
+    other
 }
 
 fn claims(nonce: &str) -> Value {
@@ -159,12 +159,16 @@ async fn userinfo_adds_what_the_id_token_lacks_of_the_same_user() {
         let tokens = ProviderTokens { id_token: key.sign("ES256", &claims), access_token: None };
         flow.verify_id_token(&mapped, &tokens, &keys, at(2)).unwrap()
     };
-    let named = with(&claims(&nonce), &json!({ "name": "Ash", "fhirUser": "Practitioner/ash" }));
-    assert_eq!(verified(named.clone()).lacking(&mapped), LackingClaims::None);
+    let claims_of_ash = with(&claims(&nonce), &json!({ "name": "Ash", "fhirUser": "Practitioner/ash" }));
+    assert_eq!(verified(claims_of_ash.clone()).lacking(&mapped), LackingClaims::None);
     for (member, lacking) in
         [("name", LackingClaims::Names), ("email", LackingClaims::Names), ("fhirUser", LackingClaims::Rights)]
     {
-        assert_eq!(verified(with(&named, &json!({ member: null }))).lacking(&mapped), lacking, "{member}");
+        assert_eq!(
+            verified(with(&claims_of_ash, &json!({ member: null }))).lacking(&mapped),
+            lacking,
+            "{member}"
+        );
     }
     let userinfo = json!({
         "sub": "ash", "name": "Ash Example", "email": "other@mail.example", "email_verified": "true",
@@ -214,8 +218,8 @@ async fn an_address_and_its_flag_come_from_one_document() {
                     _ if told.is_null() => (Value::Null, false),
                     _ => (told.clone(), says_so(&told_flag)),
                 };
-                let shown = if user[address] == "" { Value::Null } else { user[address].clone() };
-                assert_eq!((shown, is_verified), expected, "{signed_pair} {userinfo}");
+                let value = if user[address] == "" { Value::Null } else { user[address].clone() };
+                assert_eq!((value, is_verified), expected, "{signed_pair} {userinfo}");
             }
         }
     }
@@ -333,9 +337,9 @@ async fn the_authentication_is_as_recent_as_the_client_requires() {
         let result = result.map(|sign_in| sign_in.auth_time);
         let expected = expected.map(|seconds: Option<i64>| seconds.map(at));
         match (result, expected) {
-            (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{freshness:?} {auth_time}"),
-            (Err(found), Err(not_recent)) => {
-                assert_eq!(found == ProviderFailure::NotRecent, not_recent, "{freshness:?} {auth_time}");
+            (Ok(actual), Ok(expected)) => assert_eq!(actual, expected, "{freshness:?} {auth_time}"),
+            (Err(actual), Err(not_recent)) => {
+                assert_eq!(actual == ProviderFailure::NotRecent, not_recent, "{freshness:?} {auth_time}");
             }
             (found, _) => panic!("{freshness:?} {auth_time}: {found:?}"),
         }
@@ -357,8 +361,8 @@ async fn the_provider_receives_what_the_client_requires() {
         let start = ProviderSignInStart { freshness, ..ProviderSignInStart::default() };
         let to = sign_ins.begin_provider_sign_in(&rules, &endpoints(), start, at(0)).await.unwrap();
         let query = query_of(&to);
-        let found = (query.get("prompt").map(String::as_str), query.get("max_age").map(String::as_str));
-        assert_eq!(found, sent);
+        let parameters = (query.get("prompt").map(String::as_str), query.get("max_age").map(String::as_str));
+        assert_eq!(parameters, sent);
     }
 }
 

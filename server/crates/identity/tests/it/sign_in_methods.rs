@@ -32,12 +32,12 @@ async fn a_password_reset_removes_the_other_sign_in_methods_unless_they_are_kept
         let identity = &world.identity;
         let codes = with_methods(&world).await;
         let sub = &world.user.sub;
-        let changed = identity.users.reset_password(sub, None, "a hash", others, at(1)).await.unwrap();
-        assert_eq!(changed.user.password.as_deref(), Some("a hash"));
-        assert_eq!(changed.user.epoch, world.user.epoch + 1);
+        let result = identity.users.reset_password(sub, None, "a hash", others, at(1)).await.unwrap();
+        assert_eq!(result.user.password.as_deref(), Some("a hash"));
+        assert_eq!(result.user.epoch, world.user.epoch + 1);
         let methods = identity.sign_in.sign_in_methods(sub, at(1)).await.unwrap();
         assert_eq!((methods.recovery_codes, methods.linked_accounts.len()), (10 * left, left));
-        let user = Some(&changed.user);
+        let user = Some(&result.user);
         assert_eq!(identity.sign_in.redeem_recovery_code(user, &codes[0], at(1)).await.unwrap(), left == 1);
         let linked = identity.sign_in.linked_user(&external(), at(1)).await.unwrap();
         assert_eq!(matches!(linked, LinkedUser::Active(_)), left == 1);
@@ -61,9 +61,9 @@ async fn sign_in_methods_are_removed_one_by_one_and_together() {
     assert!(!remove(MethodsToRemove::LinkedAccount(link.id)).await);
     with_methods(&world).await;
     assert!(remove(MethodsToRemove::All).await);
-    let left = identity.sign_in.sign_in_methods(sub, at(1)).await.unwrap();
-    assert_eq!(left.removed_accounts.len(), 1, "the account stays known");
-    assert_eq!(SignInMethods { removed_accounts: Vec::new(), ..left }, SignInMethods::default());
+    let methods = identity.sign_in.sign_in_methods(sub, at(1)).await.unwrap();
+    assert_eq!(methods.removed_accounts.len(), 1, "the account stays known");
+    assert_eq!(SignInMethods { removed_accounts: Vec::new(), ..methods }, SignInMethods::default());
     // Each removal has ended all sessions and tokens.
     let user = identity.users.active_user(sub, at(1)).await.unwrap().unwrap();
     assert_eq!(user.epoch, world.user.epoch + 3);

@@ -73,8 +73,8 @@ async fn checked_and_delayed_attempts_are_counted() {
         world.attempt("ada", HOME, None, 0).await.unwrap_err();
     }
     let counts = &world.identity.throttle.counts;
-    let counted = (counts.checked.load(Ordering::Relaxed), counts.delayed.load(Ordering::Relaxed));
-    assert_eq!(counted, (5, 2));
+    let totals = (counts.checked.load(Ordering::Relaxed), counts.delayed.load(Ordering::Relaxed));
+    assert_eq!(totals, (5, 2));
 }
 
 #[tokio::test]
@@ -96,9 +96,8 @@ async fn a_correct_code_does_not_reset_wrong_guesses() {
     let world = World::new().await;
     let guess = async |n: u8, outcome| {
         let address = format!("203.0.113.{n}");
-        let counted =
-            world.identity.throttle.begin_guess("user-code", &world.user.sub, &address, at(0)).await;
-        match counted.unwrap() {
+        let guess = world.identity.throttle.begin_guess("user-code", &world.user.sub, &address, at(0)).await;
+        match guess.unwrap() {
             Ok(attempt) => {
                 world.identity.throttle.settle_attempt(attempt, outcome, at(0)).await.unwrap();
                 true
@@ -178,8 +177,8 @@ async fn a_device_cookie_is_valid_for_its_user_and_password_only() {
     assert!(world.attempt("ada", HOME, Some(&forged), 0).await.is_err(), "another id");
     assert!(world.attempt("ada", HOME, Some("no cookie of ours"), 0).await.is_err());
     assert!(world.attempt("ada", HOME, Some(&cookie), 0).await.is_ok());
-    let changed = |user: &mut trefoil_identity::model::user::User| user.password = Some("another".to_owned());
-    world.identity.users.change_user("ada", at(0), changed).await.unwrap();
+    let change = |user: &mut trefoil_identity::model::user::User| user.password = Some("another".to_owned());
+    world.identity.users.change_user("ada", at(0), change).await.unwrap();
     assert!(world.attempt("ada", HOME, Some(&cookie), 0).await.is_err(), "another password");
 }
 
@@ -229,13 +228,13 @@ async fn the_limits_are_configurable() {
         max_lockout: SignedDuration::from_secs(2),
     };
     let attempt = async |name: &str, address: &str, second: i64| {
-        let counted = world
+        let guess = world
             .identity
             .throttle
             .begin_sign_in_attempt(name, None, address, None, &limits, at(second))
             .await;
-        let counted = counted.unwrap();
-        match counted {
+        let guess = guess.unwrap();
+        match guess {
             Ok(attempt) => world
                 .identity
                 .throttle
@@ -277,7 +276,7 @@ mod laws {
         ) {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
             let first = rounds[0].0;
-            let checked = runtime.block_on(async {
+            let guesses = runtime.block_on(async {
                 let world = std::sync::Arc::new(World::new().await);
                 let (mut checked, mut held, mut address) = (0, Vec::new(), 0_usize);
                 for (burst, settles) in rounds {
@@ -299,9 +298,9 @@ mod laws {
                 }
                 checked
             });
-            prop_assert!(checked <= 25, "{checked} attempts were checked");
+            prop_assert!(guesses <= 25, "{guesses} attempts were checked");
             // Each of the first attempts comes from its own address, so that none of them waits.
-            prop_assert!(checked >= first.min(25), "{checked} of {first} attempts were checked");
+            prop_assert!(guesses >= first.min(25), "{guesses} of {first} attempts were checked");
         }
     }
 }

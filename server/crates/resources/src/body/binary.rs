@@ -176,14 +176,14 @@ mod tests {
             ],
             ends in (any::<prop::sample::Index>(), any::<prop::sample::Index>()),
         ) {
-            let stored = Bytes::from(resource_of(None, "a/b", Some("Patient/p"), &raw));
-            let content = BinaryContent::read(&stored).unwrap();
+            let resource = Bytes::from(resource_of(None, "a/b", Some("Patient/p"), &raw));
+            let content = BinaryContent::read(&resource).unwrap();
             prop_assert_eq!(content.length(), raw.len());
             prop_assert_eq!(&bytes(&content, 0..raw.len()), &raw);
             let (one, other) = (ends.0.index(raw.len() + 1), ends.1.index(raw.len() + 1));
             let range = one.min(other)..one.max(other);
             prop_assert_eq!(&bytes(&content, range.clone())[..], &raw[range]);
-            prop_assert_eq!(security_context(&stored, ""), Some(("Patient", "p".to_owned())));
+            prop_assert_eq!(security_context(&resource, ""), Some(("Patient", "p".to_owned())));
         }
     }
 
@@ -191,8 +191,8 @@ mod tests {
     fn base64_is_checked_before_the_first_byte_is_sent() {
         #[track_caller]
         fn check(data: &str, expected: Option<&str>) {
-            let found = content(data).map(|content| bytes(&content, 0..content.length()));
-            assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{data}");
+            let part = content(data).map(|content| bytes(&content, 0..content.length()));
+            assert_eq!(part.as_deref(), expected.map(str::as_bytes), "{data}");
         }
         check("", Some(""));
         check("SGVsbG8=", Some("Hello"));
@@ -218,8 +218,8 @@ mod tests {
         #[track_caller]
         fn check(context: serde_json::Value, expected: Option<(&'static str, &str)>) {
             let binary = json!({ "contentType": "a/b", "securityContext": context }).to_string();
-            let found = security_context(binary.as_bytes(), "https://here.example/r4");
-            assert_eq!(found, expected.map(|(kind, id)| (kind, id.to_owned())), "{binary}");
+            let context = security_context(binary.as_bytes(), "https://here.example/r4");
+            assert_eq!(context, expected.map(|(kind, id)| (kind, id.to_owned())), "{binary}");
         }
         check(json!({ "reference": "Patient/p" }), Some(("Patient", "p")));
         check(json!({ "reference": "https://here.example/r4/Patient/p" }), Some(("Patient", "p")));

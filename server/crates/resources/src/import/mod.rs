@@ -187,11 +187,11 @@ impl Resources {
             let Some(work) = work else { break };
             run.perform(work, now()).await?.into_iter().for_each(&mut progress);
         }
-        let ended = |error: tokio::task::JoinError| StoreError::Engine {
+        let task_error = |error: tokio::task::JoinError| StoreError::Engine {
             action: "read the files to import",
             reason: error.to_string(),
         };
-        reading.await.map_err(ended)?;
+        reading.await.map_err(task_error)?;
         let ImportRun { references, mut report, .. } = run;
         report.unresolved = references.finish(now).await.map_err(store_error)?;
         Ok(report)
@@ -310,8 +310,8 @@ impl<N: FnMut() -> String> ImportRun<'_, N> {
         plan.irregular().for_each(|prepared| irregular.add(line, prepared));
         self.add_irregular(file.to_owned(), irregular);
         let operations = plan.operations.iter().map(|operation| operation.position);
-        let asked = operations.chain(plan.searches.iter().map(|search| search.position));
-        let mut faults: Vec<_> = asked
+        let positions = operations.chain(plan.searches.iter().map(|search| search.position));
+        let mut faults: Vec<_> = positions
             .map(|entry| format!("Bundle.entry[{entry}]: an import applies only DELETE, POST and PUT"))
             .collect();
         let answers = match self.resources.carry_out(plan, now).await {

@@ -131,9 +131,9 @@ impl<'a> PendingReferences<'a> {
 
     fn report(&mut self, text: String, why: &str) {
         self.unresolved.total += 1;
-        let named = &mut self.unresolved.named;
-        if named.len() < MAX_NAMED && !named.iter().any(|(known, _)| *known == text) {
-            named.push((text, why.to_owned()));
+        let references = &mut self.unresolved.named;
+        if references.len() < MAX_NAMED && !references.iter().any(|(known, _)| *known == text) {
+            references.push((text, why.to_owned()));
         }
     }
 
@@ -142,15 +142,15 @@ impl<'a> PendingReferences<'a> {
             return Ok(FoundTarget::One(target));
         }
         let kind = text.split('?').next().unwrap_or_default();
-        if let Some(known) = self.missing.get(kind).and_then(|missing| missing.get(text)) {
-            return Ok(known.clone());
+        if let Some(target) = self.missing.get(kind).and_then(|missing| missing.get(text)) {
+            return Ok(target.clone());
         }
-        let found = match TypeFilter::read(text, self.resources.fhir_base(), now) {
+        let target_found = match TypeFilter::read(text, self.resources.fhir_base(), now) {
             Err(why) => FoundTarget::Unusable(why),
             Ok(filter) => {
                 let view = self.resources.restricted_to(Restriction::None);
                 match view.only(filter.kind, &filter).await {
-                    Ok(Some(found)) => FoundTarget::One(format!("{}/{}", filter.kind, found.id)),
+                    Ok(Some(resource)) => FoundTarget::One(format!("{}/{}", filter.kind, resource.id)),
                     Ok(None) => FoundTarget::None,
                     Err(ResourceError::Several { .. }) => {
                         FoundTarget::Unusable("it has several matches".to_owned())
@@ -159,7 +159,7 @@ impl<'a> PendingReferences<'a> {
                 }
             }
         };
-        if let FoundTarget::One(target) = &found {
+        if let FoundTarget::One(target) = &target_found {
             let mut matches = self.matches.write().expect("no thread panics while it holds the lock");
             if matches.len() >= MAX_REMEMBERED {
                 matches.clear();
@@ -170,9 +170,9 @@ impl<'a> PendingReferences<'a> {
             if missing.len() >= MAX_REMEMBERED {
                 missing.clear();
             }
-            missing.insert(text.to_owned(), found.clone());
+            missing.insert(text.to_owned(), target_found.clone());
         }
-        Ok(found)
+        Ok(target_found)
     }
 
     fn known(&self, text: &str) -> Option<String> {

@@ -114,14 +114,14 @@ impl<N: FnMut() -> String> LineReader<N> {
 
     /// Reads all files. Stops early if the store fails.
     pub fn run(mut self, paths: &[PathBuf]) {
-        let found: Vec<_> = paths.iter().map(|path| (path, files::below(path))).collect();
-        self.of = files::size(found.iter().flat_map(|(_, found)| found.iter().flatten()));
-        for (path, found) in found {
-            let done = match found {
-                Ok(found) => found.iter().try_for_each(|file| self.file(file, file == path)),
+        let groups: Vec<_> = paths.iter().map(|path| (path, files::below(path))).collect();
+        self.of = files::size(groups.iter().flat_map(|(_, groups)| groups.iter().flatten()));
+        for (path, groups) in groups {
+            let result = match groups {
+                Ok(group_files) => group_files.iter().try_for_each(|file| self.file(file, file == path)),
                 Err(error) => self.bad(&path.display().to_string(), None, &error.to_string()),
             };
-            if done.is_err() {
+            if result.is_err() {
                 break;
             }
         }

@@ -81,7 +81,7 @@ impl CompartmentView<'_> {
     /// [`CompartmentView::update`].
     pub async fn update_only(
         &self,
-        searched: &Self,
+        search_view: &Self,
         filter: &TypeFilter,
         body: &[u8],
         new_id: String,
@@ -90,17 +90,17 @@ impl CompartmentView<'_> {
     ) -> Result<WrittenResource, ResourceError> {
         let mut searches = 0;
         loop {
-            let done = self.update_found(searched, filter, body, new_id.clone(), expected, now).await;
+            let result = self.update_found(search_view, filter, body, new_id.clone(), expected, now).await;
             searches += 1;
-            if !is_stale(&done, expected) || searches == MAX_SEARCHES {
-                return done;
+            if !is_stale(&result, expected) || searches == MAX_SEARCHES {
+                return result;
             }
         }
     }
 
     async fn update_found(
         &self,
-        searched: &Self,
+        search_view: &Self,
         filter: &TypeFilter,
         body: &[u8],
         new_id: String,
@@ -111,7 +111,7 @@ impl CompartmentView<'_> {
         let own = self.resources().own_id(body, kind)?;
         let current = match &own {
             _ if matches!(expected, ExpectedVersion::Present | ExpectedVersion::Version(_)) => {
-                let current = searched.only(kind, filter).await?;
+                let current = search_view.only(kind, filter).await?;
                 let version = current.as_ref().map(|resource| resource.version);
                 current.filter(|_| expected.is_met(version)).ok_or_else(|| unmet(filter, version))?
             }
@@ -119,18 +119,18 @@ impl CompartmentView<'_> {
             // id.
             Some(own) if *self.restriction() != Restriction::None => {
                 let outside = || ResourceError::Outside { kind: kind.to_owned(), id: own.clone() };
-                searched.only(kind, filter).await?.ok_or_else(outside)?
+                search_view.only(kind, filter).await?.ok_or_else(outside)?
             }
             _ => {
                 let id = own.clone().unwrap_or(new_id);
-                let done = self.create_unless(searched, filter, body, id, now).await?;
-                if done.created {
-                    return Ok(done);
+                let result = self.create_unless(search_view, filter, body, id, now).await?;
+                if result.created {
+                    return Ok(result);
                 }
                 if expected == ExpectedVersion::Absent {
-                    return Err(unmet(filter, Some(done.stored.version)));
+                    return Err(unmet(filter, Some(result.stored.version)));
                 }
-                done.stored
+                result.stored
             }
         };
         if let Some(own) = own.filter(|own| *own != current.id) {
@@ -147,7 +147,7 @@ impl CompartmentView<'_> {
     /// [`CompartmentView::create`].
     pub async fn create_unless(
         &self,
-        searched: &Self,
+        search_view: &Self,
         filter: &TypeFilter,
         body: &[u8],
         new_id: String,
@@ -155,9 +155,9 @@ impl CompartmentView<'_> {
     ) -> Result<WrittenResource, ResourceError> {
         let mut searches = 0;
         loop {
-            let (matches, guard) = searched.search_guarded(filter).await?;
-            if let Some(stored) = matches {
-                return Ok(WrittenResource { stored, created: false });
+            let (matches, guard) = search_view.search_guarded(filter).await?;
+            if let Some(resource) = matches {
+                return Ok(WrittenResource { stored: resource, created: false });
             }
             let created = self.create_if(filter.kind, new_id.clone(), body, guard, now).await;
             searches += 1;
@@ -175,24 +175,24 @@ impl CompartmentView<'_> {
     /// [`CompartmentView::delete`].
     pub async fn delete_only(
         &self,
-        searched: &Self,
+        search_view: &Self,
         filter: &TypeFilter,
         expected: ExpectedVersion,
         now: Timestamp,
     ) -> Result<DeleteResult, ResourceError> {
         let mut searches = 0;
         loop {
-            let current = searched.only(filter.kind, filter).await?;
+            let current = search_view.only(filter.kind, filter).await?;
             let version = current.as_ref().map(|resource| resource.version);
             if expected != ExpectedVersion::Anything && !expected.is_met(version) {
                 return Err(unmet(filter, version));
             }
             let Some(resource) = current else { return Ok(DeleteResult::WasAbsent) };
             let current = ExpectedVersion::Version(resource.version);
-            let done = self.delete(filter.kind, &resource.id, current, now).await;
+            let result = self.delete(filter.kind, &resource.id, current, now).await;
             searches += 1;
-            if !is_stale(&done, expected) || searches == MAX_SEARCHES {
-                return done;
+            if !is_stale(&result, expected) || searches == MAX_SEARCHES {
+                return result;
             }
         }
     }
@@ -205,9 +205,9 @@ fn unmet(filter: &TypeFilter, version: Option<u64>) -> ResourceError {
 
 /// Returns whether a write failed because another request has changed the resource since the search. With a
 /// precondition of the client, this is its answer.
-fn is_stale<T>(done: &Result<T, ResourceError>, expected: ExpectedVersion) -> bool {
+fn is_stale<T>(result: &Result<T, ResourceError>, expected: ExpectedVersion) -> bool {
     let is_changed =
-        matches!(done, Err(ResourceError::VersionConflict { .. } | ResourceError::SearchChanged { .. }));
+        matches!(result, Err(ResourceError::VersionConflict { .. } | ResourceError::SearchChanged { .. }));
     expected == ExpectedVersion::Anything && is_changed
 }
 

@@ -32,7 +32,7 @@ impl TypeCounts {
             let mut counts = counts.lock().await;
             let seq = store.last_seq().await?;
             let followed = match counts.get(kind) {
-                Some(known) => follow(&store, kind, *known, seq).await?,
+                Some(cached_count) => follow(&store, kind, *cached_count, seq).await?,
                 None => None,
             };
             let count = match followed {
@@ -42,11 +42,11 @@ impl TypeCounts {
             counts.insert(kind, TypeCount { seq, count });
             Ok(count)
         });
-        let ended = |error: tokio::task::JoinError| StoreError::Engine {
+        let task_error = |error: tokio::task::JoinError| StoreError::Engine {
             action: "count resources",
             reason: error.to_string(),
         };
-        counting.await.map_err(ended)?
+        counting.await.map_err(task_error)?
     }
 }
 
@@ -69,8 +69,8 @@ async fn follow(
     if changes.len() as u64 != between {
         return Ok(None);
     }
-    let changed = changes.into_iter().filter(|change| change.key.kind == kind);
-    let ids: BTreeSet<String> = changed.map(|change| change.key.id).collect();
+    let of_type = changes.into_iter().filter(|change| change.key.kind == kind);
+    let ids: BTreeSet<String> = of_type.map(|change| change.key.id).collect();
     let ids: Vec<String> = ids.into_iter().collect();
     let before = count_live(store, kind, &ids, known.seq).await?;
     let now = count_live(store, kind, &ids, seq).await?;

@@ -55,7 +55,7 @@ impl ChangeCursor {
         let (at, order, last) = (parts.next()?.parse().ok()?, parts.next()?, parts.next()?.parse().ok()?);
         let order = [ChangeOrder::OldestFirst, ChangeOrder::NewestFirst]
             .into_iter()
-            .find(|known| known.text() == order)?;
+            .find(|candidate| candidate.text() == order)?;
         Some(Self { at: Seq(at), order, last: Some(Seq(last)) })
     }
 
@@ -217,8 +217,8 @@ impl CompartmentView<'_> {
         let store = self.resources().store();
         match order {
             ChangeOrder::OldestFirst => {
-                let known = RESOURCE_TYPES.iter().position(|name| *name == kind);
-                let kinds = known.map(|index| &RESOURCE_TYPES[index..=index]).unwrap_or_default();
+                let position = RESOURCE_TYPES.iter().position(|name| *name == kind);
+                let kinds = position.map(|index| &RESOURCE_TYPES[index..=index]).unwrap_or_default();
                 let mut changes = store.changes_of(kinds, range.after, count).await?;
                 let is_full = changes.len() == count;
                 changes.retain(|change| change.seq < range.before);

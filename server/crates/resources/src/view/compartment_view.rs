@@ -156,10 +156,10 @@ impl<'a> CompartmentView<'a> {
     ///
     /// # Errors
     /// Returns [`ResourceError::NotFound`] if it does not, or a store error.
-    pub async fn check_context(&self, stored: StoredResource) -> Result<StoredResource, ResourceError> {
-        match self.may_read_context(&stored.bytes).await? {
-            None | Some(true) => Ok(stored),
-            Some(false) => Err(ResourceError::NotFound { kind: stored.kind.to_owned(), id: stored.id }),
+    pub async fn check_context(&self, resource: StoredResource) -> Result<StoredResource, ResourceError> {
+        match self.may_read_context(&resource.bytes).await? {
+            None | Some(true) => Ok(resource),
+            Some(false) => Err(ResourceError::NotFound { kind: resource.kind.to_owned(), id: resource.id }),
         }
     }
 
@@ -230,9 +230,9 @@ impl<'a> CompartmentView<'a> {
         }
         let fhir_base = self.resources.fhir_base();
         let body = replaced.and_then(|version| version.body.as_ref());
-        let known = body.map(|body| local_targets(body, fhir_base)).unwrap_or_default();
+        let targets = body.map(|body| local_targets(body, fhir_base)).unwrap_or_default();
         for target in local_targets(&prepared.draft.bytes, fhir_base) {
-            if known.contains(&target) {
+            if targets.contains(&target) {
                 continue;
             }
             let (kind, id) = target;
@@ -309,16 +309,16 @@ impl<'a> CompartmentView<'a> {
     ) -> Result<(Vec<Version>, Option<Seq>), ResourceError> {
         let page = self.resources.history(kind, id, before, limit).await?;
         let next = page.last().filter(|last| last.version > 1).map(|last| last.seq);
-        let mut seen = Vec::with_capacity(page.len());
+        let mut visible = Vec::with_capacity(page.len());
         for version in page {
-            seen.extend(self.visible(Some(version)).await?);
+            visible.extend(self.visible(Some(version)).await?);
         }
-        if seen.is_empty() && before == Seq::LATEST {
+        if visible.is_empty() && before == Seq::LATEST {
             return Err(ResourceError::NotFound { kind: kind.to_owned(), id: id.to_owned() });
         }
         // A next page must not reveal that versions outside of the view exist.
-        let next = next.filter(|_| !seen.is_empty());
-        Ok((seen, next))
+        let next = next.filter(|_| !visible.is_empty());
+        Ok((visible, next))
     }
 
     /// The versions of all resources of a type that are in the view, including tombstones, newest first. They

@@ -128,8 +128,8 @@ impl EntryOrder {
             let all = name.dates(set, i64::MIN, i64::MAX);
             IndexLookup::first(all, count).ordered(self.order).after(after.map(entry))
         };
-        let found = store.index_entries(vec![lookup(DateSet::Single), lookup(other)]).await?;
-        let mut places: Vec<OrderPlace> = found
+        let entries = store.index_entries(vec![lookup(DateSet::Single), lookup(other)]).await?;
+        let mut places: Vec<OrderPlace> = entries
             .into_iter()
             .flatten()
             .filter_map(|IndexEntry { term, id }| Some(OrderPlace { time: TermName::time(&term)?, id }))
@@ -191,11 +191,11 @@ impl CompartmentView<'_> {
             }
             OrderPosition::Place(after) => after,
         };
-        let wanted = Candidates::common(store, &self.all_clauses(filter), COLLECTED).await?;
-        if from.is_none() && wanted.as_ref().is_some_and(|ids| ids.len() <= SOME) {
+        let candidates = Candidates::common(store, &self.all_clauses(filter), COLLECTED).await?;
+        if from.is_none() && candidates.as_ref().is_some_and(|ids| ids.len() <= SOME) {
             return Ok(None);
         }
-        let ordered = OrderedSearch { order, key, at, wanted };
+        let ordered = OrderedSearch { order, key, at, wanted: candidates };
         self.read_ordered(ordered, page, after).await.map(Some)
     }
 
@@ -215,9 +215,10 @@ impl CompartmentView<'_> {
             let Some(last) = places.last().cloned() else { break };
             let all = places.len();
             let places: Vec<OrderPlace> = match &wanted {
-                Some(wanted) => {
-                    places.into_iter().filter(|place| wanted.binary_search(&place.id).is_ok()).collect()
-                }
+                Some(candidate_ids) => places
+                    .into_iter()
+                    .filter(|place| candidate_ids.binary_search(&place.id).is_ok())
+                    .collect(),
                 None => places,
             };
             passed += all - places.len();

@@ -33,7 +33,7 @@ impl Resources {
     ) -> Result<Vec<String>, ResourceError> {
         let seq = self.store().last_seq().await?;
         let mut ids = Vec::new();
-        let mut left = MAX_SEARCHED;
+        let mut budget = MAX_SEARCHED;
         let kinds: Vec<String> = self
             .store()
             .kinds(seq)
@@ -43,7 +43,7 @@ impl Resources {
             .collect();
         for compartment in patients.iter() {
             for own in &kinds {
-                left = self.collect(compartment, own, kind, seq, left, &mut ids).await?;
+                budget = self.collect(compartment, own, kind, seq, budget, &mut ids).await?;
             }
         }
         ids.sort_unstable();
@@ -59,15 +59,15 @@ impl Resources {
         own: &str,
         kind: &str,
         seq: Seq,
-        mut left: usize,
+        mut budget: usize,
         ids: &mut Vec<String>,
     ) -> Result<usize, ResourceError> {
         let mut after = None;
-        while left > 0 && ids.len() < MAX_REFERENCES {
+        while budget > 0 && ids.len() < MAX_REFERENCES {
             cpu_budget::check()?;
             let scan = ScanOptions::at(seq).limit(PAGE).after(after.as_deref());
             let page = self.store().scan_compartment(compartment, own, scan).await?;
-            left = left.saturating_sub(page.versions.len());
+            budget = budget.saturating_sub(page.versions.len());
             for body in page.versions.iter().filter_map(|version| version.body.as_deref()) {
                 let targets = local_targets(body, self.fhir_base()).filter(|(ids, _)| *ids == kind);
                 ids.extend(targets.map(|(_, id)| id.to_owned()));
@@ -77,6 +77,6 @@ impl Resources {
                 break;
             }
         }
-        Ok(left)
+        Ok(budget)
     }
 }

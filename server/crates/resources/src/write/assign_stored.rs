@@ -64,10 +64,10 @@ pub async fn read_record(store: &Store) -> Result<Option<AssignmentRecord>, Stor
 
 async fn read_with_revision(store: &Store) -> Result<Option<(AssignmentRecord, u64)>, StoreError> {
     // The record does not expire, so that every time finds it.
-    let Some(found) = store.get(KEY, Timestamp::UNIX_EPOCH).await? else { return Ok(None) };
-    let record = serde_json::from_slice(&found.value)
+    let Some(last_record) = store.get(KEY, Timestamp::UNIX_EPOCH).await? else { return Ok(None) };
+    let record = serde_json::from_slice(&last_record.value)
         .map_err(|error| StoreError::Corrupt { what: format!("{KEY}: {error}") })?;
-    Ok(Some((record, found.revision)))
+    Ok(Some((record, last_record.revision)))
 }
 
 /// A step of the pass.

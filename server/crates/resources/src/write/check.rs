@@ -95,9 +95,9 @@ async fn check_index(store: &Store, page: Vec<Version>, check: &mut StoreCheck) 
             Err(error) => check.add_defect(format!("{key} version {number}: {error}")),
         }
     }
-    let found = store.index_entries(lookups).await?;
+    let index_entries = store.index_entries(lookups).await?;
     let mut missing = BTreeSet::new();
-    for (entries, (key, number)) in found.iter().zip(&wanted) {
+    for (entries, (key, number)) in index_entries.iter().zip(&wanted) {
         if entries.first().is_none_or(|entry| entry.id != key.id) {
             missing.insert((key, number));
         }
@@ -128,17 +128,17 @@ async fn check_references(
     until: Seq,
     check: &mut StoreCheck,
 ) -> Result<(), StoreError> {
-    let mut known: HashMap<ResourceKey, bool> = HashMap::new();
+    let mut existing: HashMap<ResourceKey, bool> = HashMap::new();
     for version in page {
         let Some(body) = &version.body else { continue };
         for (kind, id) in references::local_targets(body, fhir_base) {
             let key = ResourceKey::new(kind, id);
-            let exists = match known.get(&key) {
+            let exists = match existing.get(&key) {
                 Some(exists) => *exists,
                 None => {
                     let target = store.read(&key, until).await?;
                     let exists = target.is_some_and(|target| !target.is_deleted());
-                    known.insert(key.clone(), exists);
+                    existing.insert(key.clone(), exists);
                     exists
                 }
             };

@@ -161,8 +161,8 @@ pub async fn repeat_in_copy(
         if !seen.insert(key.clone()) {
             continue;
         }
-        let kept = source.history(&key, Seq(copied.0.saturating_add(1)), PAGE).await?;
-        if !kept.is_empty() {
+        let versions = source.history(&key, Seq(copied.0.saturating_add(1)), PAGE).await?;
+        if !versions.is_empty() {
             continue;
         }
         let (mut terms, mut newest, mut before) = (BTreeSet::new(), None, Seq::LATEST);

@@ -158,31 +158,34 @@ pub(crate) fn prepare_named(
     let body = text(body)?;
     let mut scan = scan::scan(body, None, rules.depth, names)?;
     let kind_name = scan.kind.as_deref().ok_or(ResourceBodyError::NoType)?;
-    let known = fhir::resource_type(kind_name).ok_or_else(|| match kind_name {
+    let resource_type = fhir::resource_type(kind_name).ok_or_else(|| match kind_name {
         "Parameters" => ResourceBodyError::Parameters,
         _ => ResourceBodyError::UnknownType(kind_name.to_owned()),
     })?;
-    if known == "Subscription" {
+    if resource_type == "Subscription" {
         return Err(ResourceBodyError::Subscription);
     }
     if let Some(expected) = kind
-        && expected != known
+        && expected != resource_type
     {
-        return Err(ResourceBodyError::WrongType { expected: expected.to_owned(), found: known.to_owned() });
+        return Err(ResourceBodyError::WrongType {
+            expected: expected.to_owned(),
+            found: resource_type.to_owned(),
+        });
     }
     if scan.late_type {
         // The type followed elements whose meaning depends on it, so the text is scanned again.
-        scan = scan::scan(body, Some(known), rules.depth, names)?;
+        scan = scan::scan(body, Some(resource_type), rules.depth, names)?;
     }
     let id = settle_id(&mut scan, id, rules.ids)?;
-    let defects = rules.validation.check(known, body, rules.ids)?;
-    let compartments = assignment::names(known, &id, &scan, fhir_base);
+    let defects = rules.validation.check(resource_type, body, rules.ids)?;
+    let compartments = assignment::names(resource_type, &id, &scan, fhir_base);
     let mut terms = mem::take(&mut scan.terms).finish();
     let (has_imprecise_number, last_updated) = (scan.has_imprecise_number, scan.last_updated);
     let draft = draft(scan);
-    terms.extend(referrers::terms(known, &draft.bytes, assignment::patients_of(&compartments)));
+    terms.extend(referrers::terms(resource_type, &draft.bytes, assignment::patients_of(&compartments)));
     Ok(PreparedResource {
-        kind: known,
+        kind: resource_type,
         id,
         draft,
         compartments,

@@ -201,7 +201,7 @@ impl Resources {
             ExpectedVersion::Absent => ExpectVersion::Absent,
             ExpectedVersion::Version(version) => ExpectVersion::Version(version),
             ExpectedVersion::Present => match self.read(kind, id).await {
-                Ok(stored) => ExpectVersion::Version(stored.version),
+                Ok(resource) => ExpectVersion::Version(resource.version),
                 Err(ResourceError::Store(error)) => return Err(error.into()),
                 Err(_) => return Err(ResourceError::VersionConflict { key: format!("{kind}/{id}") }),
             },
@@ -234,7 +234,7 @@ impl Resources {
             None => write,
         };
         let commit = self.store.commit(vec![write], now).await?;
-        let created = commit.written.iter().any(|written| written.effect == WriteEffect::Created);
+        let created = commit.written.iter().any(|item| item.effect == WriteEffect::Created);
         let version = self.store.read(&key, commit.seq).await?;
         Ok(WrittenResource { stored: stored(kind, &id, version)?, created })
     }
@@ -296,7 +296,7 @@ impl Resources {
         version: u64,
     ) -> Result<StoredResource, ResourceError> {
         match self.version(kind, id, version).await? {
-            Some(found) => stored(kind, id, Some(found)),
+            Some(version) => stored(kind, id, Some(version)),
             None => {
                 let id = format!("{id}/_history/{version}");
                 Err(ResourceError::NotFound { kind: kind.to_owned(), id })

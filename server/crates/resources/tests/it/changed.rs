@@ -67,8 +67,8 @@ impl History {
                     r#"{{"resourceType":"{kind}","id":"{id}","code":{{"coding":[{{"code":"{code}"}}]}}}}"#
                 );
                 self.resources.update(kind, &id, body, expect, at(self.time)).await.unwrap();
-                let stored = self.resources.read(kind, &id).await.unwrap();
-                let body = String::from_utf8(stored.bytes.to_vec()).unwrap();
+                let resource = self.resources.read(kind, &id).await.unwrap();
+                let body = String::from_utf8(resource.bytes.to_vec()).unwrap();
                 self.live.push((kind, id, self.count, body));
             } else {
                 drop(self.resources.delete(kind, &id, None, at(self.time)).await);
@@ -98,7 +98,7 @@ async fn check(store: Store, first: &[Step], between: &[Step], search: &Search, 
         if order == Some(ChangeOrder::NewestFirst) {
             expected.reverse();
         }
-        let mut found = Vec::new();
+        let mut ids = Vec::new();
         let mut from = None::<String>;
         loop {
             let view = history.resources.restricted_to(Restriction::None);
@@ -106,14 +106,14 @@ async fn check(store: Store, first: &[Step], between: &[Step], search: &Search, 
             let page = page.unwrap().expect("a small store is read by its changes");
             // No page is empty but a single one.
             assert!(!page.resources.is_empty() || from.is_none() && page.next.is_none(), "{query}");
-            found.extend(page.resources.into_iter().map(|resource| resource.id));
+            ids.extend(page.resources.into_iter().map(|resource| resource.id));
             from = page.next;
             if from.is_none() {
                 break;
             }
             history.write(between).await;
         }
-        assert_eq!(found, expected, "{sort} {query}");
+        assert_eq!(ids, expected, "{sort} {query}");
     }
 }
 

@@ -25,8 +25,8 @@ async fn put(
     );
     let view = resources.restricted_to(Restriction::None);
     let id = format!("new-{}-{writer}", search.len());
-    let done = view.update_only(&view, &filter(search), body.as_bytes(), id, expected, now()).await?;
-    Ok((done.created, done.stored.version))
+    let result = view.update_only(&view, &filter(search), body.as_bytes(), id, expected, now()).await?;
+    Ok((result.created, result.stored.version))
 }
 
 /// Law: equal conditional updates at the same time all succeed, make one resource, and each makes a version.
@@ -41,20 +41,20 @@ async fn check_writers(nodes: &[Resources]) {
                 })
             })
             .collect();
-        let mut done = Vec::new();
+        let mut outcomes = Vec::new();
         for task in tasks {
-            done.push(task.await.unwrap());
+            outcomes.push(task.await.unwrap());
         }
-        assert_eq!(done.iter().filter(|(created, _)| *created).count(), 1, "{search}: {done:?}");
-        let mut versions: Vec<_> = done.iter().map(|(_, version)| *version).collect();
+        assert_eq!(outcomes.iter().filter(|(created, _)| *created).count(), 1, "{search}: {outcomes:?}");
+        let mut versions: Vec<_> = outcomes.iter().map(|(_, version)| *version).collect();
         versions.sort_unstable();
         let (first, resources) = (versions[0], &nodes[0]);
         assert_eq!(versions, (first..first + WRITERS as u64).collect::<Vec<_>>(), "{search}");
         let view = resources.restricted_to(Restriction::None);
-        let found = view.search("Patient", Some(&filter(search)), None, 10).await.unwrap().resources;
-        assert_eq!(found.len(), 1, "{search}");
+        let patients = view.search("Patient", Some(&filter(search)), None, 10).await.unwrap().resources;
+        assert_eq!(patients.len(), 1, "{search}");
         let limit = PageLimit { count: 100, ..PageLimit::default() };
-        let history = resources.history("Patient", &found[0].id, Seq::LATEST, limit).await.unwrap();
+        let history = resources.history("Patient", &patients[0].id, Seq::LATEST, limit).await.unwrap();
         let names: std::collections::BTreeSet<_> = history
             .iter()
             .map(|version| String::from_utf8_lossy(version.body.as_ref().unwrap()).into_owned())
@@ -99,16 +99,16 @@ async fn writers_at_the_same_time_all_succeed_on_each_engine() {
 async fn a_precondition_applies_to_the_resource_that_is_found() {
     let resources = Resources::new(Store::memory());
     let search = "Patient?identifier=1";
-    let refused = |done: Result<(bool, u64), ResourceError>| {
-        matches!(done, Err(ResourceError::PreconditionFailed { .. }))
+    let is_refusal = |result: Result<(bool, u64), ResourceError>| {
+        matches!(result, Err(ResourceError::PreconditionFailed { .. }))
     };
     // Nothing is found.
     for expected in [ExpectedVersion::Version(1), ExpectedVersion::Present] {
-        assert!(refused(put(&resources, search, 0, expected).await), "{expected:?}");
+        assert!(is_refusal(put(&resources, search, 0, expected).await), "{expected:?}");
     }
     assert_eq!(put(&resources, search, 0, ExpectedVersion::Absent).await, Ok((true, 1)));
-    assert!(refused(put(&resources, search, 0, ExpectedVersion::Absent).await));
-    assert!(refused(put(&resources, search, 0, ExpectedVersion::Version(7)).await));
+    assert!(is_refusal(put(&resources, search, 0, ExpectedVersion::Absent).await));
+    assert!(is_refusal(put(&resources, search, 0, ExpectedVersion::Version(7)).await));
     assert_eq!(put(&resources, search, 1, ExpectedVersion::Version(1)).await, Ok((false, 2)));
     assert_eq!(put(&resources, search, 2, ExpectedVersion::Present).await, Ok((false, 3)));
     let view = resources.restricted_to(Restriction::None);

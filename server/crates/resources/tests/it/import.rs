@@ -36,12 +36,12 @@ fn tar(entries: &[(&str, &str)]) -> Vec<u8> {
 
 /// Returns all stored resources as `Type/id`, sorted.
 async fn stored(resources: &Resources) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     for kind in resources.store().kinds(Seq::LATEST).await.unwrap() {
         let page = resources.store().scan_kind(&kind, ScanOptions::at(Seq::LATEST)).await.unwrap();
-        found.extend(page.versions.into_iter().map(|version| version.key.to_string()));
+        files.extend(page.versions.into_iter().map(|version| version.key.to_string()));
     }
-    found
+    files
 }
 
 /// Imports one file with this name and content, whose path is passed to the import.
@@ -56,8 +56,8 @@ fn check(name: &str, content: impl AsRef<[u8]>, expected: &[&str], bad: &[&str])
         let (report, _) = import(&resources, vec![path], ImportOptions::default()).await;
         (stored(&resources).await, report)
     });
-    let told: Vec<_> = report.bad.iter().map(|bad| told(bad, dir.path())).collect();
-    assert_eq!((found.as_slice(), told.as_slice()), (&own(expected)[..], &own(bad)[..]), "{name}");
+    let messages: Vec<_> = report.bad.iter().map(|bad| told(bad, dir.path())).collect();
+    assert_eq!((found.as_slice(), messages.as_slice()), (&own(expected)[..], &own(bad)[..]), "{name}");
     assert_eq!(report.bad_total, bad.len() as u64, "{name}");
 }
 
@@ -293,12 +293,12 @@ fn the_requests_of_a_bundle_are_applied() {
         check("x.ndjson", line(&bundle(kind, &writes)), &["Basic/b", "Basic/c"], &[]);
     }
     let odd = [writes[0].clone(), request("GET", "Basic/a", None)];
-    let told = "x.ndjson line 2: Bundle.entry[1]: an import applies only DELETE, POST and PUT; send the Bundle to the server";
-    check("x.ndjson", line(&bundle("transaction", &odd)), &["Basic/a"], &[told]);
-    check("x.ndjson", line(&bundle("batch", &odd)), &[], &[told]);
+    let text = "x.ndjson line 2: Bundle.entry[1]: an import applies only DELETE, POST and PUT; send the Bundle to the server";
+    check("x.ndjson", line(&bundle("transaction", &odd)), &["Basic/a"], &[text]);
+    check("x.ndjson", line(&bundle("batch", &odd)), &[], &[text]);
     let other_id = [request("PUT", "Basic/c", Some(&b))];
-    let told = "x.ndjson line 2: Bundle.entry[0]: 'id' is 'b', but the URL has 'c'";
-    check("x.ndjson", line(&bundle("transaction", &other_id)), &["Basic/a"], &[told]);
+    let message = "x.ndjson line 2: Bundle.entry[0]: 'id' is 'b', but the URL has 'c'";
+    check("x.ndjson", line(&bundle("transaction", &other_id)), &["Basic/a"], &[message]);
     // Requests that depend on the store.
     let patient = r#"{"resourceType":"Patient","id":"p","identifier":[{"value":"1"}]}"#;
     let other = patient.replace("\"p\"", "\"q\"");
@@ -340,12 +340,12 @@ fn a_manifest_says_what_the_files_of_an_export_are() {
     // The records of clients about their downloads.
     write("job.json", "{\"phase\":\"complete\"}");
     write("log.ndjson", "{\"eventId\":\"kickoff\"}\n");
-    let listed = |name: &str| serde_json::json!([{ "type": "x", "url": format!("https://there.example/1/{name}?signature=x") }]);
-    let mut output = listed("Basic.ndjson").as_array().unwrap().clone();
-    output.extend(listed("Bundle.ndjson").as_array().unwrap().clone());
+    let files_of = |name: &str| serde_json::json!([{ "type": "x", "url": format!("https://there.example/1/{name}?signature=x") }]);
+    let mut output = files_of("Basic.ndjson").as_array().unwrap().clone();
+    output.extend(files_of("Bundle.ndjson").as_array().unwrap().clone());
     let manifest = serde_json::json!({
         "transactionTime": "2026-01-01T00:00:00Z", "request": "x", "requiresAccessToken": false,
-        "output": output, "error": listed("error.ndjson"), "deleted": listed("deleted.ndjson"),
+        "output": output, "error": files_of("error.ndjson"), "deleted": files_of("deleted.ndjson"),
     });
     write("manifest.json", &manifest.to_string());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -408,9 +408,9 @@ async fn resolve_thrice(paths: Vec<PathBuf>, version: u64) {
                 ("Practitioner?identifier=urn:n|3".to_owned(), "it has several matches".to_owned()),
             ]
         );
-        let stored = resources.read("Observation", "a").await.unwrap();
-        assert_eq!(stored.version, version, "the resolved reference is not replaced again");
-        let text = String::from_utf8(stored.bytes.to_vec()).unwrap();
+        let resource = resources.read("Observation", "a").await.unwrap();
+        assert_eq!(resource.version, version, "the resolved reference is not replaced again");
+        let text = String::from_utf8(resource.bytes.to_vec()).unwrap();
         assert!(text.contains(r#"{"reference":"Practitioner/p"}"#), "{text}");
         let same = if round == 0 { 0 } else { 3 };
         assert_eq!(report.resources["Observation"].same, same, "{round}");
@@ -437,18 +437,18 @@ async fn a_stopped_import_reports_what_is_stored() {
         resources.import(vec![path], options, crate::new_ids(), progress, crate::now, stopped).await.unwrap();
     let count = report.resources["Basic"].created;
     assert!(report.is_stopped && (3_000..20_000).contains(&count), "{report:?}");
-    let mut found = 0;
+    let mut matches = 0;
     let mut after = None;
     loop {
         let scan = ScanOptions::at(Seq::LATEST).after(after.as_deref());
         let page = resources.store().scan_kind("Basic", scan).await.unwrap();
-        found += page.versions.len() as u64;
+        matches += page.versions.len() as u64;
         after = page.next;
         if after.is_none() {
             break;
         }
     }
-    assert_eq!(found, count);
+    assert_eq!(matches, count);
 }
 
 #[test]
@@ -475,19 +475,19 @@ async fn progress_is_reported_for_written_lines() {
     fs::write(&path, lines).unwrap();
     let resources = Resources::new(Store::open(&dir.path().join("store")).unwrap());
     let options = ImportOptions { lines: 10, ..ImportOptions::default() };
-    let mut seen = Vec::new();
+    let mut versions = Vec::new();
     let progress = |progress| {
         if let ImportProgress::Lines { lines, .. } = progress {
-            seen.push((lines, resources.store().heard_seq().0));
+            versions.push((lines, resources.store().heard_seq().0));
         }
     };
     resources
         .import(vec![path], options, crate::new_ids(), progress, crate::now, std::future::pending())
         .await
         .unwrap();
-    let lines: Vec<_> = seen.iter().map(|(lines, _)| *lines).collect();
+    let lines: Vec<_> = versions.iter().map(|(lines, _)| *lines).collect();
     assert_eq!(lines, [10, 20, 25]);
-    assert!(seen.iter().all(|(lines, written)| written >= lines), "{seen:?}");
+    assert!(versions.iter().all(|(lines, written)| written >= lines), "{versions:?}");
 }
 
 #[tokio::test]
@@ -637,10 +637,10 @@ async fn resources_with_defects_are_counted_by_file() {
         (&lines, 2, "line 2, Patient/b: Patient: FHIR R4 has no element 'nickname' here"),
         (&bundle, 2, "Patient/e: Patient.gender: the value is null; leave the element out"),
     ];
-    let found =
+    let irregular =
         report.irregular.iter().map(|(file, irregular)| (&**file, irregular.total, &*irregular.first));
     let expected = expected.map(|(path, total, first)| (path.to_str().unwrap(), total, first));
-    assert_eq!(found.collect::<Vec<_>>(), expected);
+    assert_eq!(irregular.collect::<Vec<_>>(), expected);
     // Nothing is counted twice, and nothing is counted if nothing is validated.
     let rules = ResourceRules { validation: Validation::Off, ..ResourceRules::default() };
     let options = ImportOptions { rules, ..ImportOptions::default() };

@@ -52,10 +52,10 @@ async fn import(
     paths: Vec<PathBuf>,
     options: ImportOptions,
 ) -> (ImportReport, Vec<ImportProgress>) {
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     let report = resources
-        .import(paths, options, new_ids(), |progress| told.push(progress), now, pending())
+        .import(paths, options, new_ids(), |progress| events.push(progress), now, pending())
         .await
         .unwrap();
-    (report, told)
+    (report, events)
 }

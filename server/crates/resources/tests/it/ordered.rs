@@ -89,14 +89,14 @@ async fn check(store: Store, first: &[Step], between: &[Step], query: Option<&st
         let dated = TypeFilter::read(&format!("Observation?{dated}"), BASE, now()).unwrap();
         let dated = sorted(&view, Some(&dated), &keys).await;
         let undated: BTreeSet<_> = expected.iter().filter(|id| !dated.contains(id)).cloned().collect();
-        let mut found = Vec::new();
+        let mut ids_so_far = Vec::new();
         let mut from = None::<String>;
         loop {
             let page = view.search_by_index("Observation", filter, &keys, from.as_deref(), count).await;
             let page = page.unwrap().expect("the index has this order");
             // No page is empty but a single one.
             assert!(!page.resources.is_empty() || from.is_none() && page.next.is_none(), "{sort}");
-            found.extend(ids(&page));
+            ids_so_far.extend(ids(&page));
             from = page.next;
             if from.is_none() {
                 break;
@@ -107,13 +107,13 @@ async fn check(store: Store, first: &[Step], between: &[Step], query: Option<&st
         if sort.contains("date") {
             let rest = expected.len() - undated.len();
             assert_eq!(
-                found.split_off(rest.min(found.len())).into_iter().collect::<BTreeSet<_>>(),
+                ids_so_far.split_off(rest.min(ids_so_far.len())).into_iter().collect::<BTreeSet<_>>(),
                 undated,
                 "{sort}"
             );
-            assert_eq!(found, expected[..rest], "{sort}");
+            assert_eq!(ids_so_far, expected[..rest], "{sort}");
         } else {
-            assert_eq!(found, expected, "{sort}");
+            assert_eq!(ids_so_far, expected, "{sort}");
         }
     }
 }

@@ -76,12 +76,12 @@ async fn import(store: &Store, number: usize, progress: impl FnMut(ImportProgres
 
 /// Returns all changes with the content that they wrote, in order.
 async fn content(store: &Store) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut texts = Vec::new();
     for change in store.changes(Seq::ZERO, usize::MAX).await.unwrap() {
-        let written = store.read(&change.key, change.seq).await.unwrap();
-        found.push(format!("{change:?} {written:?}"));
+        let version = store.read(&change.key, change.seq).await.unwrap();
+        texts.push(format!("{change:?} {version:?}"));
     }
-    found
+    texts
 }
 
 fn expected() -> &'static Vec<String> {
@@ -137,12 +137,12 @@ fn check(root: &Path, marks: &[&str]) -> Result<(), String> {
     let expected = expected();
     block_on(async {
         let store = Store::open(&root.join("store")).map_err(|error| error.to_string())?;
-        let found = content(&store).await;
-        if found.len() < least || found[..] != expected[..found.len()] {
-            return Err(format!("{} writes are there, {least} were acknowledged", found.len()));
+        let contents = content(&store).await;
+        if contents.len() < least || contents[..] != expected[..contents.len()] {
+            return Err(format!("{} writes are there, {least} were acknowledged", contents.len()));
         }
-        if found.len() > BEFORE[1] && found.len() < BEFORE[2] {
-            return Err(format!("the Bundle is incomplete: {} writes are there", found.len()));
+        if contents.len() > BEFORE[1] && contents.len() < BEFORE[2] {
+            return Err(format!("the Bundle is incomplete: {} writes are there", contents.len()));
         }
         for number in first..IMPORTS.len() {
             import(&store, number, |_| {}).await;

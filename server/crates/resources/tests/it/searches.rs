@@ -193,12 +193,12 @@ fn random_resource(rng: &mut Rng, kind: &str, id: &str, parameters: &[SearchPara
 // The naive evaluator
 // -------------------------------------------------------------------------------------------------
 
-fn values<'a>(value: &'a Value, path: &[&str], found: &mut Vec<&'a Value>) {
+fn values<'a>(value: &'a Value, path: &[&str], values_of_path: &mut Vec<&'a Value>) {
     match (value, path) {
         (Value::Null, _) => {}
-        (Value::Array(all), _) => all.iter().for_each(|one| values(one, path, found)),
-        (_, []) => found.push(value),
-        (_, [name, rest @ ..]) => values(&value[*name], rest, found),
+        (Value::Array(all), _) => all.iter().for_each(|one| values(one, path, values_of_path)),
+        (_, []) => values_of_path.push(value),
+        (_, [name, rest @ ..]) => values(&value[*name], rest, values_of_path),
     }
 }
 
@@ -222,7 +222,7 @@ fn random_clause(rng: &mut Rng, parameter: &SearchParameter) -> NaiveClause {
     };
     let modifier = pick(rng, modifiers);
     let count = rng.usize(1..3);
-    let wanted = match modifier {
+    let texts = match modifier {
         Some("missing") => vec![pick(rng, &["true", "false"]).to_owned()],
         _ => (0..count).map(|_| random_wanted(rng, parameter, modifier)).collect(),
     };
@@ -230,7 +230,7 @@ fn random_clause(rng: &mut Rng, parameter: &SearchParameter) -> NaiveClause {
         Some(modifier) => format!("{}:{modifier}", parameter.code),
         None => parameter.code.to_owned(),
     };
-    NaiveClause { name, wanted, modifier, parameter: parameter.clone() }
+    NaiveClause { name, wanted: texts, modifier, parameter: parameter.clone() }
 }
 
 fn random_wanted(rng: &mut Rng, parameter: &SearchParameter, modifier: Option<&str>) -> String {
@@ -283,17 +283,16 @@ impl NaiveClause {
     fn is_met(&self, resource: &Value) -> bool {
         let mut all = Vec::new();
         for place in &self.parameter.places {
-            let mut found = Vec::new();
-            values(resource, &place.path, &mut found);
-            all.extend(found.into_iter().map(|value| (place, value)));
+            let mut ids = Vec::new();
+            values(resource, &place.path, &mut ids);
+            all.extend(ids.into_iter().map(|value| (place, value)));
         }
         // A Patient without an element that says so is not deceased.
-        let is_false = |wanted: &String| {
-            self.parameter.code == "deceased" && all.is_empty() && wanted.trim_start_matches('|') == "false"
+        let is_false = |text: &String| {
+            self.parameter.code == "deceased" && all.is_empty() && text.trim_start_matches('|') == "false"
         };
-        let any = |wanted: &String| {
-            is_false(wanted) || all.iter().any(|(place, value)| self.is(wanted, place, value))
-        };
+        let any =
+            |text: &String| is_false(text) || all.iter().any(|(place, value)| self.is(text, place, value));
         match self.modifier {
             Some("missing") => {
                 let has = all.iter().any(|(place, value)| is_in_scope(place, value));
@@ -304,22 +303,22 @@ impl NaiveClause {
         }
     }
 
-    fn is(&self, wanted: &str, place: &ElementPath, value: &Value) -> bool {
+    fn is(&self, search_text: &str, place: &ElementPath, value: &Value) -> bool {
         match self.parameter.comparison {
             ValueComparison::Date => {
-                let (prefix, text) = prefix(wanted);
+                let (prefix, text) = prefix(search_text);
                 spans(place.data, value).into_iter().any(|span| is_date(prefix, text, span))
             }
             ValueComparison::Number => {
-                let (prefix, text) = prefix(wanted);
-                value.as_f64().is_some_and(|found| is_number(prefix, text, found, found))
+                let (prefix, text) = prefix(search_text);
+                value.as_f64().is_some_and(|number| is_number(prefix, text, number, number))
             }
-            ValueComparison::Quantity if place.data == "Range" => is_range(wanted, value),
-            ValueComparison::Quantity => is_quantity(wanted, value),
-            ValueComparison::Reference => is_reference(wanted, self.modifier, place, value),
+            ValueComparison::Quantity if place.data == "Range" => is_range(search_text, value),
+            ValueComparison::Quantity => is_quantity(search_text, value),
+            ValueComparison::Reference => is_reference(search_text, self.modifier, place, value),
             ValueComparison::String => {
-                let folded = TEXTS.iter().find(|(text, _)| text.starts_with(wanted)).unwrap();
-                let folded: String = folded.1.chars().take(wanted.chars().count()).collect();
+                let folded = TEXTS.iter().find(|(text, _)| text.starts_with(search_text)).unwrap();
+                let folded: String = folded.1.chars().take(search_text.chars().count()).collect();
                 let members: &[&str] = match place.data {
                     "HumanName" => &["text", "family", "given", "prefix", "suffix"],
                     "Address" => &["text", "line", "city", "district", "state", "postalCode", "country"],
@@ -335,16 +334,17 @@ impl NaiveClause {
                             words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
                         };
                         let there = words(found);
-                        let begins = |wanted: &String| there.iter().any(|word| word.starts_with(wanted));
+                        let begins =
+                            |word_begin: &String| there.iter().any(|word| word.starts_with(word_begin));
                         words(&folded).iter().all(begins)
                     }
-                    Some("exact") => *plain == wanted,
+                    Some("exact") => *plain == search_text,
                     Some("contains") => found.contains(&folded),
                     _ => found.starts_with(&folded),
                 })
             }
-            ValueComparison::Token => is_token(wanted, place, value),
-            ValueComparison::Uri => is_uri(wanted, value.as_str().unwrap_or_default()),
+            ValueComparison::Token => is_token(search_text, place, value),
+            ValueComparison::Uri => is_uri(search_text, value.as_str().unwrap_or_default()),
         }
     }
 }
@@ -361,10 +361,10 @@ fn is_in_scope(place: &ElementPath, value: &Value) -> bool {
     }
 }
 
-fn prefix(wanted: &str) -> (&str, &str) {
-    match PREFIXES.iter().find(|prefix| !prefix.is_empty() && wanted.starts_with(**prefix)) {
-        Some(prefix) => wanted.split_at(prefix.len()),
-        None => ("eq", wanted),
+fn prefix(text: &str) -> (&str, &str) {
+    match PREFIXES.iter().find(|prefix| !prefix.is_empty() && text.starts_with(**prefix)) {
+        Some(prefix) => text.split_at(prefix.len()),
+        None => ("eq", text),
     }
 }
 
@@ -398,8 +398,8 @@ fn spans(data: &str, value: &Value) -> Vec<Span> {
     }
 }
 
-fn is_date(prefix: &str, wanted: &str, (low, high): Span) -> bool {
-    let (from, to) = span(wanted);
+fn is_date(prefix: &str, text: &str, (low, high): Span) -> bool {
+    let (from, to) = span(text);
     let inside = from <= low && high <= to;
     match prefix {
         "eq" => inside,
@@ -417,9 +417,9 @@ fn is_date(prefix: &str, wanted: &str, (low, high): Span) -> bool {
     }
 }
 
-fn is_number(prefix: &str, wanted: &str, low: f64, high: f64) -> bool {
-    let (_, from, to) = *NUMBERS.iter().find(|(text, ..)| *text == wanted).unwrap();
-    let number: f64 = wanted.parse().unwrap();
+fn is_number(prefix: &str, number_text: &str, low: f64, high: f64) -> bool {
+    let (_, from, to) = *NUMBERS.iter().find(|(text, ..)| *text == number_text).unwrap();
+    let number: f64 = number_text.parse().unwrap();
     let inside = from <= low && high < to;
     match prefix {
         "eq" => inside,
@@ -434,21 +434,21 @@ fn is_number(prefix: &str, wanted: &str, low: f64, high: f64) -> bool {
     }
 }
 
-fn is_quantity(wanted: &str, value: &Value) -> bool {
-    let (number, unit) = wanted.split_once('|').unwrap_or((wanted, ""));
+fn is_quantity(text: &str, value: &Value) -> bool {
+    let (number, unit) = text.split_once('|').unwrap_or((text, ""));
     let (prefix, number) = prefix(number);
-    let Some(found) = value["value"].as_f64() else { return false };
+    let Some(amount) = value["value"].as_f64() else { return false };
     let (low, high) = match value["comparator"].as_str() {
-        None => (found, found),
-        Some("<" | "<=") => (f64::NEG_INFINITY, found),
-        Some(_) => (found, f64::INFINITY),
+        None => (amount, amount),
+        Some("<" | "<=") => (f64::NEG_INFINITY, amount),
+        Some(_) => (amount, f64::INFINITY),
     };
     is_unit(unit, value) && is_number(prefix, number, low, high)
 }
 
 /// A Range is compared like a quantity that is somewhere between its limits.
-fn is_range(wanted: &str, value: &Value) -> bool {
-    let (number, unit) = wanted.split_once('|').unwrap_or((wanted, ""));
+fn is_range(text: &str, value: &Value) -> bool {
+    let (number, unit) = text.split_once('|').unwrap_or((text, ""));
     let (prefix, number) = prefix(number);
     let low = value["low"]["value"].as_f64().unwrap_or(f64::NEG_INFINITY);
     let high = value["high"]["value"].as_f64().unwrap_or(f64::INFINITY);
@@ -470,7 +470,7 @@ fn is_unit(unit: &str, value: &Value) -> bool {
     }
 }
 
-fn is_reference(wanted: &str, modifier: Option<&str>, place: &ElementPath, value: &Value) -> bool {
+fn is_reference(reference_text: &str, modifier: Option<&str>, place: &ElementPath, value: &Value) -> bool {
     let text = match place.data {
         "Reference" => &value["reference"],
         "RelatedArtifact" if is_in_scope(place, value) => &value["resource"],
@@ -479,17 +479,18 @@ fn is_reference(wanted: &str, modifier: Option<&str>, place: &ElementPath, value
     };
     let Some(text) = text.as_str() else { return false };
     let local = text.strip_prefix(BASE).map(|rest| rest.trim_start_matches('/')).unwrap_or(text);
-    let wanted = wanted.strip_prefix(BASE).map(|rest| rest.trim_start_matches('/')).unwrap_or(wanted);
-    if wanted.contains(':') {
-        return is_uri(wanted, text);
+    let reference =
+        reference_text.strip_prefix(BASE).map(|rest| rest.trim_start_matches('/')).unwrap_or(reference_text);
+    if reference.contains(':') {
+        return is_uri(reference, text);
     }
     if local.contains(':') {
         return false;
     }
     let Some((kind, id)) = local.trim_end_matches("/_history/1").split_once('/') else { return false };
-    let is_kind = |wanted: Option<&str>| wanted.is_none_or(|wanted| wanted == kind);
+    let is_kind = |target: Option<&str>| target.is_none_or(|target_type| target_type == kind);
     let (wanted_kind, wanted_id) =
-        wanted.split_once('/').map_or((None, wanted), |(kind, id)| (Some(kind), id));
+        reference.split_once('/').map_or((None, reference), |(kind, id)| (Some(kind), id));
     wanted_id == id
         && is_kind(wanted_kind)
         && is_kind(modifier)
@@ -500,7 +501,7 @@ fn code_of<'a>(value: &'a Value, member: &str) -> (Option<&'a str>, String) {
     (value["system"].as_str(), value[member].as_str().unwrap_or_default().to_owned())
 }
 
-fn is_token(wanted: &str, place: &ElementPath, value: &Value) -> bool {
+fn is_token(text: &str, place: &ElementPath, value: &Value) -> bool {
     let codings: Vec<(Option<&str>, String)> = match place.data {
         "CodeableConcept" => {
             let mut codings = Vec::new();
@@ -520,22 +521,22 @@ fn is_token(wanted: &str, place: &ElementPath, value: &Value) -> bool {
     };
     codings.iter().any(|(system, code)| {
         // Ids are compared exactly, all other codes without case.
-        let is_code = |wanted: &str| {
-            if place.data == "id" { wanted == code } else { wanted.eq_ignore_ascii_case(code) }
+        let is_code = |text: &str| {
+            if place.data == "id" { text == code } else { text.eq_ignore_ascii_case(code) }
         };
-        match wanted.split_once('|') {
-            None => is_code(wanted),
-            Some(("", wanted)) => system.is_none() && is_code(wanted),
-            Some((wanted, "")) => *system == Some(wanted),
-            Some((wanted_system, wanted)) => {
-                [*system, place.system].contains(&Some(wanted_system)) && is_code(wanted)
+        match text.split_once('|') {
+            None => is_code(text),
+            Some(("", text)) => system.is_none() && is_code(text),
+            Some((text, "")) => *system == Some(text),
+            Some((wanted_system, text)) => {
+                [*system, place.system].contains(&Some(wanted_system)) && is_code(text)
             }
         }
     })
 }
 
-fn is_uri(wanted: &str, found: &str) -> bool {
-    found == wanted || found.split_once('|').is_some_and(|(url, _)| url == wanted)
+fn is_uri(text: &str, uri: &str) -> bool {
+    uri == text || uri.split_once('|').is_some_and(|(url, _)| url == text)
 }
 
 // The comparison
@@ -621,7 +622,7 @@ async fn searched(
     loop {
         let page = view.search(kind, filter.as_ref(), from.as_deref(), count).await.unwrap();
         assert!(page.resources.len() <= count);
-        found.extend(page.resources.into_iter().map(|stored| stored.id));
+        found.extend(page.resources.into_iter().map(|resource| resource.id));
         from = page.next;
         if from.is_none() {
             found.sort();

@@ -58,15 +58,15 @@ async fn a_resource_is_created_changed_deleted_and_has_a_history() {
 async fn an_update_may_create() {
     let resources = Resources::new(Store::memory());
     let body = br#"{"resourceType":"Basic","id":"b"}"#;
-    let refused = resources.update("Basic", "b", body, Some(1), now()).await;
-    assert!(matches!(refused, Err(ResourceError::VersionConflict { .. })));
+    let result = resources.update("Basic", "b", body, Some(1), now()).await;
+    assert!(matches!(result, Err(ResourceError::VersionConflict { .. })));
     assert!(resources.update("Basic", "b", body, None, now()).await.unwrap().created);
     assert!(!resources.update("Basic", "b", body, None, now()).await.unwrap().created);
-    let taken = resources.create("Basic", "b".into(), body, now()).await;
-    assert!(matches!(taken, Err(ResourceError::VersionConflict { .. })));
+    let result = resources.create("Basic", "b".into(), body, now()).await;
+    assert!(matches!(result, Err(ResourceError::VersionConflict { .. })));
     for (kind, id) in [("Basic", "c"), ("Patient", "b"), ("Basic", "no id")] {
-        let refused = resources.update(kind, id, body, None, now()).await;
-        assert!(matches!(refused, Err(ResourceError::Body(_))), "{kind}/{id}");
+        let result = resources.update(kind, id, body, None, now()).await;
+        assert!(matches!(result, Err(ResourceError::Body(_))), "{kind}/{id}");
     }
     let unknown = resources.read("Basic", "c").await;
     assert_eq!(unknown, Err(ResourceError::NotFound { kind: "Basic".into(), id: "c".into() }));
@@ -84,18 +84,18 @@ async fn shared_resources_are_readable_but_not_writable() {
         )
     };
     let of_both = body("o", "you", "me");
-    let refused = mine.create("Observation", "o".into(), of_both.as_bytes(), now()).await;
-    assert!(matches!(refused, Err(ResourceError::Outside { .. })));
-    let refused = mine.update("Observation", "o", of_both.as_bytes(), None, now()).await;
-    assert!(matches!(refused, Err(ResourceError::Outside { .. })));
+    let result = mine.create("Observation", "o".into(), of_both.as_bytes(), now()).await;
+    assert!(matches!(result, Err(ResourceError::Outside { .. })));
+    let result = mine.update("Observation", "o", of_both.as_bytes(), None, now()).await;
+    assert!(matches!(result, Err(ResourceError::Outside { .. })));
 
     resources.update("Observation", "o", of_both.as_bytes(), None, now()).await.unwrap();
     assert!(mine.read("Observation", "o").await.is_ok());
-    let taken = body("o", "me", "me");
-    let refused = mine.update("Observation", "o", taken.as_bytes(), None, now()).await;
-    assert!(matches!(refused, Err(ResourceError::Outside { .. })));
-    let refused = mine.delete("Observation", "o", None, now()).await;
-    assert!(matches!(refused, Err(ResourceError::Outside { .. })));
+    let other_body = body("o", "me", "me");
+    let result = mine.update("Observation", "o", other_body.as_bytes(), None, now()).await;
+    assert!(matches!(result, Err(ResourceError::Outside { .. })));
+    let result = mine.delete("Observation", "o", None, now()).await;
+    assert!(matches!(result, Err(ResourceError::Outside { .. })));
 
     let own = body("p", "me", "me");
     mine.create("Observation", "p".into(), own.as_bytes(), now()).await.unwrap();
@@ -122,9 +122,9 @@ async fn a_restricted_write_does_not_reveal_which_ids_exist_outside() {
         ] {
             let put = mine.update("Observation", id, body(id, "me").as_bytes(), expected, now()).await;
             let deleted = mine.delete("Observation", id, expected, now()).await;
-            let said = format!("{put:?} {deleted:?}");
-            assert!(put.is_err(), "{said}");
-            answers.push(said.replace(id, "ID"));
+            let text = format!("{put:?} {deleted:?}");
+            assert!(put.is_err(), "{text}");
+            answers.push(text.replace(id, "ID"));
         }
     }
     assert_eq!(answers[..4], answers[4..]);
@@ -165,17 +165,17 @@ async fn a_view_of_patients_never_changes_whom_a_carer_sees() {
         let id = stored["id"].as_str().unwrap();
         resources.update(kind, id, stored.to_string(), None, now()).await.unwrap();
         let with = |member: &str, value: &serde_json::Value| {
-            let mut changed = stored.clone();
+            let mut other = stored.clone();
             match value.is_null() {
-                true => drop(changed.as_object_mut().unwrap().remove(member)),
-                false => changed[member] = value.clone(),
+                true => drop(other.as_object_mut().unwrap().remove(member)),
+                false => other[member] = value.clone(),
             }
-            changed.to_string()
+            other.to_string()
         };
         for (member, value) in changes {
-            let refused = mine.update(kind, id, with(member, value), None, now()).await;
+            let result = mine.update(kind, id, with(member, value), None, now()).await;
             let is_about = |error: &ResourceError| matches!(error, ResourceError::Relation { member: found, .. } if found == member);
-            assert!(refused.as_ref().is_err_and(is_about), "{kind} {member} {value}: {refused:?}");
+            assert!(result.as_ref().is_err_and(is_about), "{kind} {member} {value}: {result:?}");
             // A caller for all patients may.
             resources.update(kind, id, with(member, value), None, now()).await.unwrap();
             resources.update(kind, id, stored.to_string(), None, now()).await.unwrap();
@@ -183,12 +183,12 @@ async fn a_view_of_patients_never_changes_whom_a_carer_sees() {
         for value in [json!("1990"), json!(null)] {
             mine.update(kind, id, with("birthDate", &value), None, now()).await.unwrap();
         }
-        let refused = mine.delete(kind, id, None, now()).await;
-        assert!(matches!(refused, Err(ResourceError::Relation { .. })), "{refused:?}");
+        let result = mine.delete(kind, id, None, now()).await;
+        assert!(matches!(result, Err(ResourceError::Relation { .. })), "{result:?}");
         // A deleted relation must not come back, even as it was.
         resources.delete(kind, id, None, now()).await.unwrap();
-        let refused = mine.update(kind, id, stored.to_string(), None, now()).await;
-        assert!(matches!(refused, Err(ResourceError::Relation { member: "deleted", .. })), "{refused:?}");
+        let result = mine.update(kind, id, stored.to_string(), None, now()).await;
+        assert!(matches!(result, Err(ResourceError::Relation { member: "deleted", .. })), "{result:?}");
         // A new one relates nobody.
         mine.create(kind, "new".to_owned(), with("id", &json!("new")), now()).await.unwrap();
     }
@@ -212,13 +212,13 @@ async fn the_targets_of_a_provenance_must_be_in_the_view() {
     for (number, target) in
         ["Observation/yours", "Observation/missing", "Observation/yours/_history/1"].into_iter().enumerate()
     {
-        let refused = mine.create("Provenance", format!("p{number}"), provenance(target), now()).await;
-        assert!(matches!(refused, Err(ResourceError::Outside { .. })), "{target}");
+        let result = mine.create("Provenance", format!("p{number}"), provenance(target), now()).await;
+        assert!(matches!(result, Err(ResourceError::Outside { .. })), "{target}");
     }
     mine.create("Provenance", "own".into(), provenance("Observation/mine"), now()).await.unwrap();
     let moved = provenance("Observation/yours").replacen('{', r#"{"id":"own","#, 1);
-    let refused = mine.update("Provenance", "own", moved.as_bytes(), None, now()).await;
-    assert!(matches!(refused, Err(ResourceError::Outside { .. })));
+    let result = mine.update("Provenance", "own", moved.as_bytes(), None, now()).await;
+    assert!(matches!(result, Err(ResourceError::Outside { .. })));
 }
 
 #[tokio::test]
@@ -240,7 +240,7 @@ async fn many_compartments_have_the_same_results_as_few() {
         let (mut found, mut from) = (Vec::new(), None::<String>);
         loop {
             let page = view.search("Observation", None, from.as_deref(), 7).await.unwrap();
-            found.extend(page.resources.into_iter().map(|stored| stored.id));
+            found.extend(page.resources.into_iter().map(|resource| resource.id));
             from = page.next;
             if from.is_none() {
                 break;
@@ -270,13 +270,14 @@ async fn the_pages_of_a_search_contain_all_resources_and_end() {
     for (patients, expected) in
         [(None, 9), (Some(vec!["p0"]), 5), (Some(vec!["p1", "p0"]), 9), (Some(vec![]), 0)]
     {
-        let seen = resources.restricted_to(patients.map_or(Restriction::None, Restriction::patients));
+        let visible = resources.restricted_to(patients.map_or(Restriction::None, Restriction::patients));
         for count in [1, 2, 8, 9, 10] {
             let (mut ids, mut from) = (Vec::new(), None::<String>);
             loop {
-                let page = seen.search("Observation", Some(&filter), from.as_deref(), count).await.unwrap();
+                let page =
+                    visible.search("Observation", Some(&filter), from.as_deref(), count).await.unwrap();
                 assert!(page.resources.len() <= count);
-                ids.extend(page.resources.into_iter().map(|found| found.id));
+                ids.extend(page.resources.into_iter().map(|resource| resource.id));
                 from = page.next;
                 if from.is_none() {
                     break;
@@ -300,10 +301,10 @@ async fn the_history_of_resources_outside_is_hidden() {
         resources.update("Observation", "o", body.as_bytes(), None, now()).await.unwrap();
     }
     let limit = PageLimit { count: 1, ..PageLimit::default() };
-    let seen = resources.restricted_to(Restriction::patients(vec!["p1"]));
-    let (page, next) = seen.history("Observation", "o", Seq::LATEST, limit).await.unwrap();
+    let visible = resources.restricted_to(Restriction::patients(vec!["p1"]));
+    let (page, next) = visible.history("Observation", "o", Seq::LATEST, limit).await.unwrap();
     assert_eq!((page.len(), next.is_some()), (1, true));
-    assert_eq!(seen.history("Observation", "o", next.unwrap(), limit).await.unwrap(), (Vec::new(), None));
+    assert_eq!(visible.history("Observation", "o", next.unwrap(), limit).await.unwrap(), (Vec::new(), None));
     let stranger = resources.restricted_to(Restriction::patients(vec!["p3"]));
     assert!(matches!(
         stranger.history("Observation", "o", Seq::LATEST, limit).await,
@@ -373,14 +374,17 @@ async fn a_sorted_search_has_more_matches_than_its_pages_reach() {
         let keys = SortKey::list("Patient", sort).unwrap();
         let (page, total) = view.search_sorted("Patient", None, &keys, None, 3).await.unwrap();
         assert_eq!(total, 21_000);
-        let names: Vec<_> =
-            page.resources.iter().map(|found| String::from_utf8_lossy(&found.bytes).into_owned()).collect();
+        let names: Vec<_> = page
+            .resources
+            .iter()
+            .map(|resource| String::from_utf8_lossy(&resource.bytes).into_owned())
+            .collect();
         for (name, expected) in names.iter().zip(expected) {
             assert!(name.contains(&format!("f{expected:05}")), "{sort}: {name}");
         }
         let deep = page.next.unwrap().replace("~sorted~3", "~sorted~20000");
-        let refused = view.search_sorted("Patient", None, &keys, Some(&deep), 3).await.unwrap_err();
-        assert!(refused.to_string().contains("reach the first 20000 matches"), "{refused}");
+        let error = view.search_sorted("Patient", None, &keys, Some(&deep), 3).await.unwrap_err();
+        assert!(error.to_string().contains("reach the first 20000 matches"), "{error}");
     }
 }
 
@@ -413,7 +417,7 @@ async fn sorted_searches_order_all_matches_and_put_missing_values_last() {
             loop {
                 let page = view.search_sorted("Patient", None, &keys, from.as_deref(), count).await.unwrap();
                 assert_eq!(page.1, names.len());
-                found.extend(page.0.resources.iter().map(|stored| stored.id.as_str()));
+                found.extend(page.0.resources.iter().map(|resource| resource.id.as_str()));
                 from = page.0.next;
                 if from.is_none() {
                     break;

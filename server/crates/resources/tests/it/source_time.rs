@@ -130,7 +130,7 @@ fn expected(versions: &[SourceVersion]) -> BTreeMap<u8, (i64, Option<String>)> {
     for version in versions {
         let text = (!is_deletion(*version)).then(|| content(*version));
         match newest.get_mut(&version.0) {
-            Some(known) if version.1 >= known.0 => *known = (version.1, text),
+            Some(newest) if version.1 >= newest.0 => *newest = (version.1, text),
             None if text.is_some() => drop(newest.insert(version.0, (version.1, text))),
             _ => {}
         }
@@ -143,8 +143,8 @@ async fn check_stored(resources: &Resources, expected: &BTreeMap<u8, (i64, Optio
         let key = ResourceKey::new("Basic", format!("b{id}"));
         let version = resources.store().read(&key, Seq::LATEST).await.unwrap().unwrap();
         let body = version.body.map(|body| serde_json::from_slice::<Value>(&body).unwrap());
-        let stored = body.as_ref().map(|body| body["code"]["text"].as_str().unwrap());
-        assert_eq!(stored, text.as_deref(), "{key} at {time}");
+        let text_in_store = body.as_ref().map(|body| body["code"]["text"].as_str().unwrap());
+        assert_eq!(text_in_store, text.as_deref(), "{key} at {time}");
         assert_eq!(version.source_time, Some(instant(*time).parse::<Timestamp>().unwrap()), "{key}");
         // The time is not served.
         let served = body.as_ref().and_then(|body| body["meta"]["lastUpdated"].as_str());

@@ -50,7 +50,7 @@ async fn described(resources: &Resources, results: &[Result<EntryResult, Resourc
             }
             Ok(EntryResult::Outdated(_)) => unreachable!("it is not an import"),
             Ok(EntryResult::Read(read)) => match resources.read_entry(read).await {
-                Ok(stored) => format!("read {}/{} {}", stored.kind, stored.id, stored.version),
+                Ok(resource) => format!("read {}/{} {}", resource.kind, resource.id, resource.version),
                 Err(error) => error.to_string(),
             },
             Ok(EntryResult::Deleted(DeleteResult::Deleted(tombstone))) => {
@@ -67,8 +67,8 @@ async fn described(resources: &Resources, results: &[Result<EntryResult, Resourc
 async fn created_text(resources: &Resources, result: &Result<EntryResult, ResourceError>) -> String {
     let Ok(EntryResult::Created(stored)) = result else { panic!("{result:?}") };
     assert!(stored.bytes.is_empty(), "results are without their bytes");
-    let stored = resources.read(stored.kind, &stored.id).await.unwrap();
-    String::from_utf8(stored.bytes.to_vec()).unwrap()
+    let resource = resources.read(stored.kind, &stored.id).await.unwrap();
+    String::from_utf8(resource.bytes.to_vec()).unwrap()
 }
 
 #[tokio::test]
@@ -136,8 +136,8 @@ async fn a_url_may_begin_with_a_slash() {
     for kind in ["transaction", "batch"] {
         let resources = Resources::new(Store::memory());
         run(&resources, &bundle("batch", &[&put("z", "")])).await.unwrap();
-        let done = run(&resources, &bundle(kind, &entries)).await.unwrap();
-        let lines = described(&resources, &done).await;
+        let results = run(&resources, &bundle(kind, &entries)).await.unwrap();
+        let lines = described(&resources, &results).await;
         assert!(lines[0].contains("Basic/a") && lines[1].starts_with("created Basic/new"), "{lines:?}");
         assert!(lines[2].starts_with("read Basic/z") && lines[3] == "was absent", "{lines:?}");
     }
@@ -240,11 +240,11 @@ async fn a_batch_processes_each_entry_separately() {
 #[test]
 fn bundles_without_requests_are_rejected() {
     let resources = Resources::new(Store::memory());
-    let refused = |body: &str| resources.plan(body.as_bytes(), new_ids(), now()).unwrap_err();
-    assert_eq!(refused("[]"), ResourceBodyError::NoType);
-    assert!(matches!(refused(r#"{"resourceType":"Patient"}"#), ResourceBodyError::WrongType { .. }));
-    assert!(matches!(refused(r#"{"resourceType":"Bundle"}"#), ResourceBodyError::BadBundle(_)));
-    assert_eq!(refused(&bundle("collection", &[])), ResourceBodyError::BundleType("collection".into()));
+    let plan_error = |body: &str| resources.plan(body.as_bytes(), new_ids(), now()).unwrap_err();
+    assert_eq!(plan_error("[]"), ResourceBodyError::NoType);
+    assert!(matches!(plan_error(r#"{"resourceType":"Patient"}"#), ResourceBodyError::WrongType { .. }));
+    assert!(matches!(plan_error(r#"{"resourceType":"Bundle"}"#), ResourceBodyError::BadBundle(_)));
+    assert_eq!(plan_error(&bundle("collection", &[])), ResourceBodyError::BundleType("collection".into()));
 }
 
 /// Returns a Patient with an identifier of this value.
@@ -291,8 +291,9 @@ async fn a_conditional_create_uses_the_found_resource_and_references_point_to_it
     assert_eq!(reference(3).await, format!("Patient/{}", second.id));
     // The compartment of the Observation is that of the found Patient.
     let scan = store::ScanOptions::at(Seq::LATEST);
-    let found = resources.store().scan_compartment("Patient/new-1", "Observation", scan).await.unwrap();
-    assert_eq!(found.versions.len(), 2);
+    let observations =
+        resources.store().scan_compartment("Patient/new-1", "Observation", scan).await.unwrap();
+    assert_eq!(observations.versions.len(), 2);
 }
 
 /// Returns a number that was not returned before.
@@ -356,15 +357,15 @@ fn observation(performer: &str) -> String {
 #[tokio::test]
 async fn conditional_references_are_resolved_to_the_only_match() {
     let resources = Resources::new(Store::memory());
-    let stored = [
+    let resources_before = [
         practitioner("one", "1", "PUT", "Practitioner/one"),
         practitioner("two", "2", "PUT", "Practitioner/two"),
         practitioner("also-two", "2", "PUT", "Practitioner/also-two"),
     ];
-    run(&resources, &bundle("transaction", &stored.each_ref().map(String::as_str))).await.unwrap();
+    run(&resources, &bundle("transaction", &resources_before.each_ref().map(String::as_str))).await.unwrap();
     let performer = async || {
-        let stored = resources.read("Observation", "o").await.unwrap();
-        let value: serde_json::Value = serde_json::from_slice(&stored.bytes).unwrap();
+        let observation = resources.read("Observation", "o").await.unwrap();
+        let value: serde_json::Value = serde_json::from_slice(&observation.bytes).unwrap();
         value["performer"][0]["reference"].as_str().unwrap().to_owned()
     };
     let refer = |npi: &str| observation(&format!("Practitioner?identifier=urn:npi|{npi}"));
@@ -382,8 +383,8 @@ async fn conditional_references_are_resolved_to_the_only_match() {
     let created = practitioner("", "3", "POST", "Practitioner");
     run(&resources, &bundle("transaction", &[&refer("3"), &created])).await.unwrap();
     assert_eq!(performer().await, "Practitioner/new-1");
-    let changed = practitioner("two", "4", "PUT", "Practitioner/two");
-    run(&resources, &bundle("transaction", &[&refer("2"), &changed])).await.unwrap();
+    let other = practitioner("two", "4", "PUT", "Practitioner/two");
+    run(&resources, &bundle("transaction", &[&refer("2"), &other])).await.unwrap();
     assert_eq!(performer().await, "Practitioner/also-two");
 
     let bad = run(&resources, &bundle("transaction", &[&observation("Practitioner?shoe-size=1")])).await;
@@ -457,9 +458,11 @@ async fn what_a_search_of_a_transaction_has_found_exists_at_its_commit() {
         );
         format!(r#"{{"resource":{resource},{}}}"#, request("PUT", "Observation/o", ""))
     };
-    let found = conditional("POST", "1", "").replacen('{', r#"{"fullUrl":"urn:uuid:p","#, 1);
-    for entries in [&[&*found, &observation("urn:uuid:p")][..], &[&observation("Patient?identifier=urn:a|1")]]
-    {
+    let conditional_create = conditional("POST", "1", "").replacen('{', r#"{"fullUrl":"urn:uuid:p","#, 1);
+    for entries in [
+        &[&*conditional_create, &observation("urn:uuid:p")][..],
+        &[&observation("Patient?identifier=urn:a|1")],
+    ] {
         let transaction = bundle("transaction", entries);
         let mut stops = 0;
         loop {
@@ -486,11 +489,11 @@ async fn what_a_search_of_a_transaction_has_found_exists_at_its_commit() {
                 Ok(_) => {
                     let seq = fast.store().last_seq().await.unwrap();
                     let key = store::ResourceKey::new("Observation", "o");
-                    let stored = fast.store().read(&key, seq).await.unwrap().unwrap();
-                    let text = String::from_utf8(stored.body.unwrap().to_vec()).unwrap();
+                    let version = fast.store().read(&key, seq).await.unwrap().unwrap();
+                    let text = String::from_utf8(version.body.unwrap().to_vec()).unwrap();
                     let id = text.split("Patient/").nth(1).unwrap().split('"').next().unwrap();
                     let subject = store::ResourceKey::new("Patient", id);
-                    let subject = fast.store().read(&subject, stored.seq).await.unwrap().unwrap();
+                    let subject = fast.store().read(&subject, version.seq).await.unwrap().unwrap();
                     assert!(!subject.is_deleted(), "stopped at request {stops}: {text}");
                 }
                 Err(error) => {
@@ -527,9 +530,9 @@ async fn create_once(nodes: &[Resources]) {
         assert_eq!(created, 1, "{search}");
         let filter = TypeFilter::read("Patient?identifier=1", "", now()).unwrap();
         let view = resources.restricted_to(Restriction::None);
-        let found = view.search("Patient", Some(&filter), None, 10).await.unwrap().resources;
-        assert_eq!(found.len(), 1, "{search}");
-        resources.delete("Patient", &found[0].id, None, now()).await.unwrap();
+        let patients = view.search("Patient", Some(&filter), None, 10).await.unwrap().resources;
+        assert_eq!(patients.len(), 1, "{search}");
+        resources.delete("Patient", &patients[0].id, None, now()).await.unwrap();
     }
 }
 
@@ -552,8 +555,9 @@ async fn equal_conditional_creates_of_a_transaction_create_one_resource() {
     // The second is found by another search with the same result.
     let same = first.replace("identifier=urn:a|1", "identifier=1");
     for round in 0..2 {
-        let done = run(&resources, &bundle("transaction", &[&first, &first, &other, &same])).await.unwrap();
-        let ids: Vec<_> = done
+        let results =
+            run(&resources, &bundle("transaction", &[&first, &first, &other, &same])).await.unwrap();
+        let ids: Vec<_> = results
             .iter()
             .map(|entry| match entry.as_ref().unwrap() {
                 EntryResult::Created(stored) => (true, stored.id.clone()),
@@ -576,17 +580,17 @@ async fn conditional_updates_of_a_transaction_that_reach_one_resource_are_refuse
     // Before the resource exists, and after.
     for _ in 0..2 {
         for entries in [[&put, &changed], [&create, &changed]] {
-            let done = run(&resources, &bundle("transaction", &[entries[0], entries[1]])).await;
+            let result = run(&resources, &bundle("transaction", &[entries[0], entries[1]])).await;
             let exists = resources.restricted_to(Restriction::None);
             let filter = TypeFilter::read("Patient?identifier=1", "", now()).unwrap();
-            let stored = exists.search("Patient", Some(&filter), None, 10).await.unwrap().resources;
-            match done {
+            let patients = exists.search("Patient", Some(&filter), None, 10).await.unwrap().resources;
+            match result {
                 Err(ResourceError::Body(_)) => {}
                 // A create that finds the resource writes nothing, so that only the update does.
-                Ok(done) if entries[0] == &create && !stored.is_empty() => assert_eq!(done.len(), 2),
-                done => panic!("{done:?}"),
+                Ok(results) if entries[0] == &create && !patients.is_empty() => assert_eq!(results.len(), 2),
+                result => panic!("{result:?}"),
             }
-            assert!(stored.len() <= 1, "{stored:?}");
+            assert!(patients.len() <= 1, "{patients:?}");
         }
         run(&resources, &bundle("transaction", &[&put])).await.unwrap();
     }

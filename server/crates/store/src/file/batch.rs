@@ -18,12 +18,12 @@ pub(super) struct PreparedRound {
 
 impl PreparedRound {
     /// Commits the batch durably. The engine shares the memory of the entries, so nothing is copied.
-    pub fn commit(&self, opened: &OpenEngine) -> fjall::Result<()> {
-        let mut batch = OwnedWriteBatch::with_capacity(opened.db.clone(), self.entries.len());
+    pub fn commit(&self, engine: &OpenEngine) -> fjall::Result<()> {
+        let mut batch = OwnedWriteBatch::with_capacity(engine.db.clone(), self.entries.len());
         for (table, key, value) in &self.entries {
             match value {
-                Some(value) => batch.insert(opened.tables.of(*table), key.clone(), value.clone()),
-                None => batch.remove(opened.tables.of(*table), key.clone()),
+                Some(value) => batch.insert(engine.tables.of(*table), key.clone(), value.clone()),
+                None => batch.remove(engine.tables.of(*table), key.clone()),
             }
         }
         batch.durability(Some(PersistMode::SyncAll)).commit()

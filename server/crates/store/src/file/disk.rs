@@ -68,7 +68,7 @@ impl DiskSpace {
         if !state.is_clean && !is_new {
             tracing::info!("the last stop was not clean; the journal of the store is read again");
         }
-        let opened = OpenEngine::open(dir, &state, accept_damage)?;
+        let engine = OpenEngine::open(dir, &state, accept_damage)?;
         let mut state = state;
         if std::mem::take(&mut state.is_clean)
             && let Err(error) = state.write(dir)
@@ -81,7 +81,7 @@ impl DiskSpace {
         let disk = Self {
             dir: dir.to_owned(),
             space,
-            opened: RwLock::new(Some(opened)),
+            opened: RwLock::new(Some(engine)),
             checkpoints: Mutex::new(checkpoints),
             reopened: AtomicU64::new(0),
         };
@@ -111,7 +111,7 @@ impl DiskSpace {
     /// Calls `work` with the engine, which cannot be closed during the call.
     pub fn with<T>(&self, work: impl FnOnce(&OpenEngine) -> Result<T, StoreError>) -> Result<T, StoreError> {
         match &*self.opened.read().expect("no thread panics while the engine is opened") {
-            Some(opened) => work(opened),
+            Some(engine) => work(engine),
             None => Err(StoreError::Engine {
                 action: "read the store",
                 reason: "it could not be reopened after a failed write".to_owned(),
@@ -139,13 +139,13 @@ impl DiskSpace {
         // The engine may have cut off the end of the journal, so the part after the checkpoint must be read
         // again.
         checkpoints.journal = JournalTail::default();
-        let mut opened = self.opened.write().expect("no thread panics while the engine is opened");
+        let mut engine_slot = self.opened.write().expect("no thread panics while the engine is opened");
         self.reopened.fetch_add(1, Ordering::AcqRel);
         // The old engine must be dropped before the new one is opened, because it holds a lock on the folder.
-        drop(opened.take());
-        let changed = change();
-        *opened = Some(OpenEngine::open(&self.dir, &checkpoints.state, false)?);
-        changed
+        drop(engine_slot.take());
+        let result = change();
+        *engine_slot = Some(OpenEngine::open(&self.dir, &checkpoints.state, false)?);
+        result
     }
 
     /// Moves all writes from the journal to the tables, empties the journal, and opens the engine again. Only
@@ -158,11 +158,11 @@ impl DiskSpace {
         let db_dir = self.dir.join("db");
         let failed =
             |error: &dyn std::fmt::Display| of_folder("empty the journal of the store", &self.dir)(error);
-        let number = self.with(|opened| {
-            memtable_budget::write_all_out(opened);
+        let number = self.with(|engine| {
+            memtable_budget::write_all_out(engine);
             let numbers = journal::numbers(&db_dir).map_err(|error| failed(&error))?;
             match numbers[..] {
-                [number] if opened.has_written_out() => Ok(number),
+                [number] if engine.has_written_out() => Ok(number),
                 _ => Err(failed(&"the engine still writes to its tables; try again")),
             }
         })?;
@@ -170,8 +170,8 @@ impl DiskSpace {
         // all in the tables.
         let mut checkpoints = self.checkpoints();
         let CheckpointState { state, journal, files } = &mut *checkpoints;
-        let next = self.with(|opened| {
-            let (tables, files) = files.list(&db_dir, &opened.tables).map_err(|error| failed(&error))?;
+        let next = self.with(|engine| {
+            let (tables, files) = files.list(&db_dir, &engine.tables).map_err(|error| failed(&error))?;
             let position = Some(JournalPosition::empty(number));
             Ok(StoreState { is_clean: false, journal: position, tables, files, ..state.clone() })
         })?;
@@ -191,7 +191,7 @@ impl DiskSpace {
         if weight < SMALL_ROUND_BYTES {
             return self.space.check(bytes, WritePurpose::Small);
         }
-        let merge = self.with(|opened| Ok(opened.merge_bytes())).unwrap_or_default();
+        let merge = self.with(|engine| Ok(engine.merge_bytes())).unwrap_or_default();
         self.space.check(bytes, WritePurpose::Large { merge })
     }
 
@@ -219,31 +219,31 @@ impl DiskSpace {
         let db_dir = self.dir.join("db");
         let failed =
             |error: &dyn std::fmt::Display| of_folder("record what the store holds", &self.dir)(error);
-        self.with(|opened| {
+        self.with(|engine| {
             // The engine may start another journal during the checkpoint; in that case the checkpoint is
             // repeated.
             for _ in 0..3 {
-                if opened.db.journal_count() > 1 {
-                    memtable_budget::write_all_out(opened);
+                if engine.db.journal_count() > 1 {
+                    memtable_budget::write_all_out(engine);
                 }
                 let number = state.checkpoint + 1;
-                let mut batch = OwnedWriteBatch::with_capacity(opened.db.clone(), StoreTable::ALL.len());
+                let mut batch = OwnedWriteBatch::with_capacity(engine.db.clone(), StoreTable::ALL.len());
                 for table in StoreTable::ALL {
-                    batch.insert(opened.tables.of(table), keys::CHECKPOINT, number.to_be_bytes());
+                    batch.insert(engine.tables.of(table), keys::CHECKPOINT, number.to_be_bytes());
                 }
                 batch.durability(Some(PersistMode::SyncAll)).commit().map_err(|error| failed(&error))?;
                 let [newest] = journal::numbers(&db_dir).map_err(|error| failed(&error))?[..] else {
                     continue;
                 };
                 let position = journal.advance(&db_dir, newest).map_err(|error| failed(&error))?;
-                let (tables, files) = files.list(&db_dir, &opened.tables).map_err(|error| failed(&error))?;
+                let (tables, files) = files.list(&db_dir, &engine.tables).map_err(|error| failed(&error))?;
                 if journal::numbers(&db_dir).map_err(|error| failed(&error))? != [newest] {
                     continue;
                 }
                 let next = StoreState {
                     checkpoint: number,
                     is_clean,
-                    counters: opened.view().counters()?,
+                    counters: engine.view().counters()?,
                     journal: Some(position),
                     tables,
                     files,
@@ -268,8 +268,8 @@ pub(super) fn home(tables: &StoreTables, key: &crate::ResourceKey) -> Result<Opt
 
 /// The counters and the types as they are stored on the disk.
 pub(super) fn counters(disk: &DiskSpace) -> Result<(crate::plan::StoreCounters, Vec<String>), StoreError> {
-    disk.with(|opened| {
-        let view = opened.view();
+    disk.with(|engine| {
+        let view = engine.view();
         Ok((view.counters()?, view.kinds(crate::Seq::LATEST)?))
     })
 }

@@ -48,20 +48,20 @@ impl OpenEngine {
             Ok((db, tables))
         };
         // The engine does not validate some of its files and panics if they are corrupt.
-        let opened = catch_unwind(open)
+        let open_result = catch_unwind(open)
             .map_err(|_| damaged(&db_dir, &"the engine stopped; the log has the reason"))?;
-        let (db, tables) = opened.map_err(failure("open the store", &db_dir))?;
+        let (db, tables) = open_result.map_err(failure("open the store", &db_dir))?;
         // The engine syncs neither the names of its tables nor its own. The state file, which requires them,
         // follows.
         for folder in [&db_dir.join("keyspaces"), dir] {
             sync_folder(folder).map_err(of_folder("sync the names in a folder", folder))?;
         }
         check_format(&tables)?;
-        let opened = Self { db, tables };
+        let engine = Self { db, tables };
         if !accept_damage {
-            opened.check_checkpoint(dir, expected)?;
+            engine.check_checkpoint(dir, expected)?;
         }
-        Ok(opened)
+        Ok(engine)
     }
 
     /// Checks that each table contains the writes before the last checkpoint.
@@ -71,9 +71,9 @@ impl OpenEngine {
         }
         for table in StoreTable::ALL {
             let keyspace = self.tables.of(table);
-            let stored = keyspace.get(keys::CHECKPOINT).map_err(read_failure(keyspace))?;
-            let stored = stored.map_or(Ok(crate::Seq(0)), |stored| keys::decode_seq(&stored))?;
-            if stored.0 < expected.checkpoint {
+            let checkpoint = keyspace.get(keys::CHECKPOINT).map_err(read_failure(keyspace))?;
+            let checkpoint = checkpoint.map_or(Ok(crate::Seq(0)), |bytes| keys::decode_seq(&bytes))?;
+            if checkpoint.0 < expected.checkpoint {
                 let (name, path, number) =
                     (StoreTable::NAMES[table as usize], keyspace.path().display(), expected.checkpoint);
                 let what = format!("the table {name} in {path} lacks writes before checkpoint {number}");

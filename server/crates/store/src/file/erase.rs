@@ -48,18 +48,18 @@ impl FileEngine {
 
 /// Rewrites all tables. Other threads read and write meanwhile.
 fn compact_tables(disk: &DiskSpace) -> Result<(), StoreError> {
-    let largest = disk.with(|opened| {
-        Ok(StoreTable::ALL.map(|table| opened.tables.of(table).disk_space()).into_iter().max())
+    let largest = disk.with(|engine| {
+        Ok(StoreTable::ALL.map(|table| engine.tables.of(table).disk_space()).into_iter().max())
     })?;
     let bytes = usize::try_from(largest.unwrap_or_default()).unwrap_or(usize::MAX);
     if let Err(no_space) = disk.has_room(bytes) {
         return Err(StoreError::ReadOnly { part: "disk", reason: no_space.to_string() });
     }
-    disk.with(|opened| {
+    disk.with(|open_engine| {
         // Removals in memory are merged with the tables only once they are in a file.
-        memtable_budget::write_all_out(opened);
+        memtable_budget::write_all_out(open_engine);
         for table in StoreTable::ALL {
-            opened.tables.of(table).major_compact().map_err(engine("compact a table of the store"))?;
+            open_engine.tables.of(table).major_compact().map_err(engine("compact a table of the store"))?;
         }
         Ok(())
     })

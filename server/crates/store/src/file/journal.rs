@@ -295,9 +295,9 @@ fn stops_within_sector(rest: &[u8], index: u64) -> bool {
     let mut batch = JournalBatch { source: &mut source, hasher: Xxh3::new(), length: 0, part: 0 };
     // The batch is incomplete or damaged; only the position of the last part that was read matters.
     drop(batch.read());
-    let left = SECTOR - (index + batch.part) % SECTOR;
+    let free = SECTOR - (index + batch.part) % SECTOR;
     let part = rest.iter().skip(usize::try_from(batch.part).unwrap_or(usize::MAX));
-    part.take(usize::try_from(left).unwrap_or(usize::MAX)).all(|&byte| byte == 0)
+    part.take(usize::try_from(free).unwrap_or(usize::MAX)).all(|&byte| byte == 0)
 }
 
 struct ReadBatch {
@@ -367,18 +367,18 @@ impl<R: BufRead> JournalBatch<'_, R> {
         Ok(bytes)
     }
 
-    fn text(&mut self, mut left: usize) -> io::Result<()> {
-        self.length += left as u64;
-        while left > 0 {
+    fn text(&mut self, mut remaining: usize) -> io::Result<()> {
+        self.length += remaining as u64;
+        while remaining > 0 {
             let chunk = self.source.fill_buf()?;
-            let some = &chunk[..left.min(chunk.len())];
+            let some = &chunk[..remaining.min(chunk.len())];
             if some.is_empty() {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             self.hasher.update(some);
             let length = some.len();
             self.source.consume(length);
-            left -= length;
+            remaining -= length;
         }
         Ok(())
     }

@@ -27,30 +27,30 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// Called after each round of writes: starts to flush memtables that are too large, and waits for earlier
 /// flushes.
-pub(super) fn bound(opened: &OpenEngine) {
-    let began = write_out(opened, |table| match table {
+pub(super) fn bound(engine: &OpenEngine) {
+    let began = write_out(engine, |table| match table {
         StoreTable::Current => RESOURCES,
         StoreTable::Terms => INDEX,
         _ => OTHERS,
     });
     if began {
-        wait(opened, WAITING);
+        wait(engine, WAITING);
     }
 }
 
 /// Called when the store is idle: starts to flush all memtables that are not small.
-pub(super) fn rest(opened: &OpenEngine) {
-    write_out(opened, |_| SMALL);
+pub(super) fn rest(engine: &OpenEngine) {
+    write_out(engine, |_| SMALL);
 }
 
 /// Flushes all memtables, and waits until the engine has removed its older journals.
-pub(super) fn write_all_out(opened: &OpenEngine) {
-    write_out(opened, |_| 0);
-    wait(opened, 0);
+pub(super) fn write_all_out(engine: &OpenEngine) {
+    write_out(engine, |_| 0);
+    wait(engine, 0);
     // The engine removes a journal shortly after it has flushed the last memtable with writes in that
     // journal.
     for _ in 0..JOURNAL_LOOKS {
-        if opened.db.journal_count() == 1 {
+        if engine.db.journal_count() == 1 {
             break;
         }
         thread::sleep(LOOK);
@@ -59,16 +59,16 @@ pub(super) fn write_all_out(opened: &OpenEngine) {
 
 /// Called when the store is closed: flushes all memtables that are not small and waits for the end, so that
 /// the next start replays little.
-pub(super) fn end(opened: &OpenEngine) {
-    rest(opened);
-    wait(opened, 0);
+pub(super) fn end(engine: &OpenEngine) {
+    rest(engine);
+    wait(engine, 0);
 }
 
 /// Starts to flush each memtable that is larger than its limit. Returns `true` if there was one.
-fn write_out(opened: &OpenEngine, limit: impl Fn(StoreTable) -> u64) -> bool {
+fn write_out(engine: &OpenEngine, limit: impl Fn(StoreTable) -> u64) -> bool {
     let mut began = false;
     for table in StoreTable::ALL {
-        let keyspace = opened.tables.of(table);
+        let keyspace = engine.tables.of(table);
         if keyspace.tree.active_memtable().size() > limit(table) {
             // The writes stay in the journal, and the next write reports the reason.
             if let Err(error) = keyspace.rotate_memtable() {
@@ -80,11 +80,11 @@ fn write_out(opened: &OpenEngine, limit: impl Fn(StoreTable) -> u64) -> bool {
     began
 }
 
-fn wait(opened: &OpenEngine, waiting: usize) {
-    let of = |table: &StoreTable| opened.tables.of(*table).sealed_memtable_count();
+fn wait(engine: &OpenEngine, waiting: usize) {
+    let of = |table: &StoreTable| engine.tables.of(*table).sealed_memtable_count();
     let is_waiting = || StoreTable::ALL.iter().map(of).sum::<usize>() > waiting;
     // An engine that has failed flushes no more memtables; `persist` then returns an error and ends the loop.
-    while is_waiting() && opened.db.persist(PersistMode::Buffer).is_ok() {
+    while is_waiting() && engine.db.persist(PersistMode::Buffer).is_ok() {
         thread::sleep(LOOK);
     }
 }

@@ -192,7 +192,7 @@ impl FileEngine {
 
     /// The space of the files; `None` while the engine is reopened.
     pub(crate) fn usage(&self) -> Option<FileUsage> {
-        let read = |opened: &self::engine::OpenEngine| Ok(opened.usage());
+        let read = |engine: &self::engine::OpenEngine| Ok(engine.usage());
         self.shared.disk.with(read).ok()
     }
 
@@ -216,7 +216,7 @@ impl FileEngine {
         read: impl FnOnce(&CommittedView<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let disk = Arc::clone(&self.shared.disk);
-        self.shared.readers.read(move || disk.with(|opened| read(&opened.view()))).await
+        self.shared.readers.read(move || disk.with(|engine| read(&engine.view()))).await
     }
 }
 
@@ -248,7 +248,7 @@ fn lock(dir: &Path) -> Result<fs::File, StoreError> {
 
 impl Ledger for FileEngine {
     async fn get(&self, key: &str, now: Timestamp) -> Result<Option<LedgerRecord>, StoreError> {
-        self.shared.disk.with(|opened| opened.view().get(key, now))
+        self.shared.disk.with(|engine| engine.view().get(key, now))
     }
 
     async fn write(&self, writes: Vec<LedgerWrite>, now: Timestamp) -> Result<Vec<u64>, StoreError> {
@@ -281,7 +281,7 @@ impl Versions for FileEngine {
     }
 
     async fn read(&self, key: &ResourceKey, seq: Seq) -> Result<Option<Version>, StoreError> {
-        self.shared.disk.with(|opened| opened.view().read(key, seq))
+        self.shared.disk.with(|engine| engine.view().read(key, seq))
     }
 
     async fn read_many(

@@ -14,15 +14,15 @@ use crate::{IndexEntry, PageLimit, Reassignment, Seq, StoreError};
 /// # Errors
 /// Returns [`StoreError::Conflict`] if its newest version is another one than the caller has read.
 pub(super) fn add_compartments(
-    opened: &OpenEngine,
+    engine: &OpenEngine,
     reassignment: &Reassignment,
     entries: &mut BatchEntries,
 ) -> Result<(), StoreError> {
     let Reassignment { key, newest, versions, terms } = reassignment;
-    let view = opened.view();
+    let view = engine.view();
     let compartments: HashMap<Seq, &Vec<String>> =
         versions.iter().map(|(seq, names)| (*seq, names)).collect();
-    let home = disk::home(&opened.tables, key)?.unwrap_or_default();
+    let home = disk::home(&engine.tables, key)?.unwrap_or_default();
     let (mut newest_seq, mut before) = (None, Seq::LATEST);
     let (mut seqs, mut names) = (Vec::new(), BTreeSet::new());
     loop {

@@ -13,12 +13,12 @@ use crate::{Erasure, IndexEntry, PageLimit, Seq, StoreError};
 /// # Errors
 /// Returns [`StoreError::Conflict`] if its newest version is another one than the caller has read.
 pub(super) fn add_removals(
-    opened: &OpenEngine,
+    engine: &OpenEngine,
     erasure: Erasure,
     entries: &mut BatchEntries,
 ) -> Result<(), StoreError> {
     let Erasure { key, newest, terms } = erasure;
-    let view = opened.view();
+    let view = engine.view();
     let conflict = || StoreError::Conflict { key: key.to_string() };
     let (mut seqs, mut compartments, mut before) = (Vec::new(), BTreeSet::new(), Seq::LATEST);
     loop {
@@ -34,7 +34,7 @@ pub(super) fn add_removals(
     if seqs.is_empty() {
         return Err(conflict());
     }
-    let home = disk::home(&opened.tables, &key)?.unwrap_or_default();
+    let home = disk::home(&engine.tables, &key)?.unwrap_or_default();
     entries.remove(StoreTable::Homes, keys::home(&key));
     entries.remove(StoreTable::Current, keys::current(&key, &home));
     for seq in seqs {

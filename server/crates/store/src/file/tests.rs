@@ -24,26 +24,26 @@ fn on(dir: &Path, disk: space::DiskSpace) -> FileOptions {
 #[tokio::test]
 async fn a_full_disk_allows_reads_and_writes_resume_automatically() {
     let dir = tempfile::TempDir::new().unwrap();
-    let left = Arc::new(AtomicU64::new(1 << 29));
-    let free = Arc::clone(&left);
-    let disk = space_of(dir.path(), move || free.load(Ordering::Relaxed));
+    let free = Arc::new(AtomicU64::new(1 << 29));
+    let probe = Arc::clone(&free);
+    let disk = space_of(dir.path(), move || probe.load(Ordering::Relaxed));
     let store = FileEngine::open_on(dir.path(), on(dir.path(), disk), clock()).unwrap();
     let put = |size| vec![LedgerWrite::put("k", vec![0; size], Expect::Any)];
     let now = Timestamp::UNIX_EPOCH;
     store.write(put(1), now).await.unwrap();
 
     // Only small writes may use the reserve.
-    left.store(20 << 20, Ordering::Relaxed);
+    free.store(20 << 20, Ordering::Relaxed);
     assert!(matches!(store.write(put(1 << 20), now).await, Err(StoreError::ReadOnly { .. })));
     store.write(put(2), now).await.unwrap();
 
-    left.store(4096, Ordering::Relaxed);
-    let refused = store.write(put(3), now).await.unwrap_err();
-    assert!(refused.to_string().contains("the disk has 4 KiB left"), "{refused}");
+    free.store(4096, Ordering::Relaxed);
+    let error = store.write(put(3), now).await.unwrap_err();
+    assert!(error.to_string().contains("the disk has 4 KiB left"), "{error}");
     assert!(matches!(store.snapshot(now).await, Err(StoreError::ReadOnly { .. })));
     assert_eq!(store.get("k", now).await.unwrap().unwrap().value.len(), 2);
 
-    left.store(1 << 29, Ordering::Relaxed);
+    free.store(1 << 29, Ordering::Relaxed);
     store.write(put(1 << 20), now).await.unwrap();
     assert_eq!(store.get("k", now).await.unwrap().unwrap().value.len(), 1 << 20);
 }
@@ -86,18 +86,18 @@ async fn the_store_reopens_after_a_full_disk() {
     let filler = disk.0.path().join("filler");
     let mut file = fs::File::create(&filler).unwrap();
     while file.write_all(&[0; 1 << 16]).is_ok() {}
-    let mut kept = vec![0];
+    let mut revisions = vec![0];
     let mut second = 1;
     // The journal may still have space, so the test writes until a write fails.
-    let refused = loop {
+    let error = loop {
         match store.write(put(second, 1 << 20), time(second)).await {
-            Ok(_) => kept.push(second),
+            Ok(_) => revisions.push(second),
             Err(error) => break error,
         }
         second += 1;
         assert!(second < 200, "the disk did not become full");
     };
-    assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
+    assert!(matches!(error, StoreError::ReadOnly { .. }), "{error}");
     assert!(matches!(store.write(put(999, 1), time(second)).await, Err(StoreError::ReadOnly { .. })));
     assert!(store.get("k0", time(second)).await.unwrap().is_some());
 
@@ -107,8 +107,8 @@ async fn the_store_reopens_after_a_full_disk() {
     assert!(matches!(store.write(put(999, 1), time(second + 99)).await, Err(StoreError::ReadOnly { .. })));
     elapsed.store(2, Ordering::Relaxed);
     store.write(put(second, 100), time(second + 2)).await.unwrap();
-    kept.push(second);
-    for n in kept {
+    revisions.push(second);
+    for n in revisions {
         let record = store.get(&format!("k{n}"), time(second + 2)).await.unwrap();
         assert!(record.is_some_and(|record| record.value.iter().all(|byte| *byte == n as u8)), "k{n}");
     }
@@ -128,9 +128,9 @@ async fn an_engine_whose_background_task_failed_is_reopened_by_the_next_write() 
     while file.write_all(&[0; 1 << 12]).is_ok() {}
     // Simulates a background task that runs out of space.
     let disk = &store.shared.disk;
-    disk.with(|opened| {
-        opened.tables.of(StoreTable::Records).rotate_memtable().unwrap();
-        while !opened.is_poisoned() {
+    disk.with(|engine| {
+        engine.tables.of(StoreTable::Records).rotate_memtable().unwrap();
+        while !engine.is_poisoned() {
             thread::yield_now();
         }
         Ok(())
@@ -149,31 +149,31 @@ async fn an_engine_whose_background_task_failed_is_reopened_by_the_next_write() 
 #[tokio::test]
 async fn a_check_reports_why_a_write_would_fail() {
     let dir = tempfile::TempDir::new().unwrap();
-    let left = Arc::new(AtomicU64::new(1 << 29));
-    let free = Arc::clone(&left);
+    let free = Arc::new(AtomicU64::new(1 << 29));
+    let probe = Arc::clone(&free);
     let store = FileEngine::open_on(
         dir.path(),
-        on(dir.path(), space_of(dir.path(), move || free.load(Ordering::Relaxed))),
+        on(dir.path(), space_of(dir.path(), move || probe.load(Ordering::Relaxed))),
         clock(),
     )
     .unwrap();
     let before = store.heard_seq();
     store.check_writable().await.unwrap();
-    left.store(4096, Ordering::Relaxed);
-    let refused = store.check_writable().await.unwrap_err().to_string();
-    assert!(refused.contains("the disk has 4 KiB left"), "{refused}");
+    free.store(4096, Ordering::Relaxed);
+    let error = store.check_writable().await.unwrap_err().to_string();
+    assert!(error.contains("the disk has 4 KiB left"), "{error}");
     assert_eq!(store.heard_seq(), before);
 }
 
 #[tokio::test]
 async fn small_writes_on_a_disk_that_is_nearly_full_start_no_merge() {
     let dir = tempfile::TempDir::new().unwrap();
-    let left = Arc::new(AtomicU64::new(1 << 29));
-    let free = Arc::clone(&left);
-    let disk = space_of(dir.path(), move || free.load(Ordering::Relaxed));
+    let free = Arc::new(AtomicU64::new(1 << 29));
+    let probe = Arc::clone(&free);
+    let disk = space_of(dir.path(), move || probe.load(Ordering::Relaxed));
     let store = FileEngine::open_on(dir.path(), on(dir.path(), disk), clock()).unwrap();
-    let written =
-        || store.shared.disk.with(|opened| Ok(opened.tables.of(StoreTable::Records).disk_space())).unwrap();
+    let bytes =
+        || store.shared.disk.with(|engine| Ok(engine.tables.of(StoreTable::Records).disk_space())).unwrap();
     let write = async |round: usize| {
         for number in 0..40 {
             let put = LedgerWrite::put(format!("{round}/{number}"), vec![0; 60 << 10], Expect::Any);
@@ -181,12 +181,12 @@ async fn small_writes_on_a_disk_that_is_nearly_full_start_no_merge() {
         }
     };
     // Writes more than the memtables hold in memory when there is space.
-    left.store(20 << 20, Ordering::Relaxed);
+    free.store(20 << 20, Ordering::Relaxed);
     write(0).await;
-    assert_eq!(written(), 0);
-    left.store(1 << 29, Ordering::Relaxed);
+    assert_eq!(bytes(), 0);
+    free.store(1 << 29, Ordering::Relaxed);
     write(1).await;
-    while written() == 0 {
+    while bytes() == 0 {
         thread::yield_now();
     }
 }
@@ -200,9 +200,9 @@ fn a_store_of_another_format_is_not_called_corrupt() {
     db.keyspace(meta, fjall::KeyspaceCreateOptions::default).unwrap().insert(keys::FORMAT, "2").unwrap();
     db.persist(fjall::PersistMode::SyncAll).unwrap();
     drop(db);
-    let refused = FileEngine::open(dir.path()).err().unwrap().to_string();
+    let error = FileEngine::open(dir.path()).err().unwrap().to_string();
     assert_eq!(
-        refused,
+        error,
         "failed to open the store: the store has format 2, and this program reads format 3; use the program that wrote it, \
          or a new folder"
     );

@@ -27,9 +27,9 @@ impl FileMoment {
         let (disk, reopened) = (Arc::clone(&self.engine.shared.disk), self.reopened);
         let (snapshot, last) = (self.snapshot.clone(), self.last.clone());
         let read = move || {
-            disk.with(|opened| {
+            disk.with(|engine| {
                 check_engine(&disk, reopened)?;
-                CommittedView::at(snapshot, &opened.tables).entries(last.as_deref(), MOMENT_PAGE)
+                CommittedView::at(snapshot, &engine.tables).entries(last.as_deref(), MOMENT_PAGE)
             })
         };
         let entries = self.engine.shared.readers.read(read).await?;
@@ -53,8 +53,8 @@ impl FileEngine {
     /// The present moment (see [`crate::Store::moment`]).
     pub(crate) fn moment(&self) -> Result<(StoreMoment, FileMoment), StoreError> {
         let disk = &self.shared.disk;
-        disk.with(|opened| {
-            let view = opened.view();
+        disk.with(|engine| {
+            let view = engine.view();
             let at = StoreMoment::of(view.counters()?);
             let (snapshot, reopened) = (view.into_snapshot(), disk.reopened());
             Ok((at, FileMoment { engine: self.clone(), snapshot, reopened, last: None }))

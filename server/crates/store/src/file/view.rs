@@ -226,9 +226,9 @@ impl<'a> CommittedView<'a> {
         page: impl FnMut(LinePage) -> bool,
     ) -> Result<(), StoreError> {
         let mut lines = FillingLines::new(scan.limit, updated, keep, page);
-        let push = |lines: &mut FillingLines<_, _>, key: Option<&[u8]>, seen: (&str, Slice), within| {
-            let StoredVersion { updated, compartments, body, .. } = StoredVersion::of(&seen.1)?;
-            Ok(lines.push(key, &VersionHeader::new(seen.0, updated, compartments, within), body))
+        let push = |lines: &mut FillingLines<_, _>, key: Option<&[u8]>, version: (&str, Slice), within| {
+            let StoredVersion { updated, compartments, body, .. } = StoredVersion::of(&version.1)?;
+            Ok(lines.push(key, &VersionHeader::new(version.0, updated, compartments, within), body))
         };
         let compartments = match of {
             LineScanRange::Compartments(compartments) => compartments,

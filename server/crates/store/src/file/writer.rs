@@ -193,11 +193,11 @@ impl WriterThread {
                 requests.push(next);
             }
             if let Some(at) = requests.iter().position(|request| matches!(request, WriteRequest::End(_))) {
-                let ended = requests.split_off(at);
+                let rest = requests.split_off(at);
                 self.round(requests, weight);
                 self.end();
                 // Later requests find a store that has ended.
-                for request in ended {
+                for request in rest {
                     match request {
                         WriteRequest::End(reply) => drop(reply.send(Ok(()))),
                         late => late.refuse(has_ended()),
@@ -235,8 +235,8 @@ impl WriterThread {
     fn settle(&self, how: impl Fn(&OpenEngine)) {
         if self.failed.is_none() && self.disk.has_room_to_merge() {
             // An engine that is not open has nothing to flush.
-            drop(self.disk.with(|opened| {
-                how(opened);
+            drop(self.disk.with(|engine| {
+                how(engine);
                 Ok(())
             }));
         }
@@ -260,8 +260,8 @@ impl WriterThread {
                 }
                 WriteRequest::Reassign(reassignments, reply) => {
                     self.write_together(std::mem::take(&mut together), weight);
-                    let done = self.ready(weight).and_then(|()| self.reassign(&reassignments));
-                    drop(reply.send(done));
+                    let result = self.ready(weight).and_then(|()| self.reassign(&reassignments));
+                    drop(reply.send(result));
                 }
                 WriteRequest::EmptyJournal(reply) => {
                     self.write_together(std::mem::take(&mut together), weight);
@@ -285,16 +285,16 @@ impl WriterThread {
         let disk = Arc::clone(&self.disk);
         let mut answers: Vec<RoundAnswer> = Vec::with_capacity(requests.len());
         let is_check = requests.iter().any(|request| matches!(request, WriteRequest::Check(_)));
-        let checked = if is_check { self.check() } else { Ok(()) };
-        let prepared = disk.with(|opened| {
-            let mut round = WriteRound::new(&opened.tables, self.counters);
+        let space = if is_check { self.check() } else { Ok(()) };
+        let prepared = disk.with(|engine| {
+            let mut round = WriteRound::new(&engine.tables, self.counters);
             answers.extend(requests.into_iter().map(|request| match request {
                 WriteRequest::Commit(writes, now, reply) => answer(reply, round.commit(writes, now)),
                 WriteRequest::Write(writes, now, reply) => answer(reply, round.write(writes, now)),
                 WriteRequest::Snapshot(now, reply) => answer(reply, Ok(round.snapshot(now))),
                 WriteRequest::Sweep(now, limit, reply) => answer(reply, round.sweep(now, limit)),
                 WriteRequest::Replay(part, reply) => answer(reply, round.replay(part)),
-                WriteRequest::Check(reply) => answer(reply, checked.clone()),
+                WriteRequest::Check(reply) => answer(reply, space.clone()),
                 WriteRequest::Erase(..)
                 | WriteRequest::RemoveReplayed(..)
                 | WriteRequest::Reassign(..)
@@ -303,7 +303,7 @@ impl WriterThread {
                     unreachable!("they are not written together with others")
                 }
             }));
-            self.prepare(opened, round)
+            self.prepare(engine, round)
         });
         let outcome = prepared.and_then(|prepared| match prepared {
             Some(prepared) => {
@@ -320,15 +320,15 @@ impl WriterThread {
     /// Erases resources.
     fn erase(&mut self, erasures: Vec<Erasure>) -> Result<Seq, StoreError> {
         let counters = StoreCounters { seq: self.counters.seq + 1, ..self.counters };
-        self.write_alone(counters, |opened, entries| {
-            erasures.into_iter().try_for_each(|erasure| add_removals(opened, erasure, entries))
+        self.write_alone(counters, |engine, entries| {
+            erasures.into_iter().try_for_each(|erasure| add_removals(engine, erasure, entries))
         })
     }
 
     /// Removes resources without a sequence number.
     fn remove_replayed(&mut self, removed: Vec<Erasure>) -> Result<(), StoreError> {
-        let removals = |opened: &OpenEngine, entries: &mut BatchEntries| {
-            removed.into_iter().try_for_each(|erasure| add_removals(opened, erasure, entries))
+        let removals = |engine: &OpenEngine, entries: &mut BatchEntries| {
+            removed.into_iter().try_for_each(|erasure| add_removals(engine, erasure, entries))
         };
         self.write_alone(self.counters, removals).map(drop)
     }
@@ -336,8 +336,8 @@ impl WriterThread {
     /// Replaces the compartments of resources.
     fn reassign(&mut self, reassignments: &[Reassignment]) -> Result<Seq, StoreError> {
         let counters = StoreCounters { seq: self.counters.seq + 1, ..self.counters };
-        self.write_alone(counters, |opened, entries| {
-            reassignments.iter().try_for_each(|reassignment| add_compartments(opened, reassignment, entries))
+        self.write_alone(counters, |engine, entries| {
+            reassignments.iter().try_for_each(|reassignment| add_compartments(engine, reassignment, entries))
         })
     }
 
@@ -349,7 +349,7 @@ impl WriterThread {
     ) -> Result<Seq, StoreError> {
         let disk = Arc::clone(&self.disk);
         let mut entries = BatchEntries::default();
-        disk.with(|opened| add(opened, &mut entries))?;
+        disk.with(|engine| add(engine, &mut entries))?;
         entries.put(StoreTable::Meta, keys::COUNTERS.to_vec(), keys::encode_counters(&counters));
         let entries = entries.in_order();
         self.since_checkpoint += entries.len();
@@ -390,8 +390,8 @@ impl WriterThread {
 
     /// Reopens the engine and returns its counters and types.
     fn reopen(&mut self) -> Result<(StoreCounters, Vec<String>), StoreError> {
-        let opened = self.disk.reopen().and_then(|()| super::disk::counters(&self.disk));
-        let engine = opened.map_err(|error| self.fail(error.to_string()))?;
+        let result = self.disk.reopen().and_then(|()| super::disk::counters(&self.disk));
+        let engine = result.map_err(|error| self.fail(error.to_string()))?;
         tracing::info!("the store was reopened after a failed write");
         self.failed = None;
         Ok(engine)
@@ -406,7 +406,7 @@ impl WriterThread {
                 reason: format!("the process can open no more files: {error}"),
             });
         }
-        if self.disk.with(|opened| Ok(opened.is_poisoned()))? {
+        if self.disk.with(|engine| Ok(engine.is_poisoned()))? {
             let (counters, kinds) = self.reopen()?;
             self.kinds = kinds.into_iter().collect();
             self.arrive_at(counters);
@@ -439,7 +439,7 @@ impl WriterThread {
     /// Writes a round durably. If the write fails, reopens the engine and tries a second time.
     fn write(&mut self, prepared: &PreparedRound) -> Result<(), StoreError> {
         let disk = Arc::clone(&self.disk);
-        let commit = || disk.with(|opened| Ok(prepared.commit(opened)));
+        let commit = || disk.with(|engine| Ok(prepared.commit(engine)));
         if let Err(error) = commit()? {
             tracing::warn!(%error, "a write failed; the store is reopened and the write is retried");
             let (engine, _) = self.reopen()?;
@@ -457,7 +457,7 @@ impl WriterThread {
     /// The entries of a round, or `None` if the round changes nothing.
     fn prepare(
         &self,
-        opened: &OpenEngine,
+        engine: &OpenEngine,
         round: WriteRound<'_, StoreTables>,
     ) -> Result<Option<PreparedRound>, StoreError> {
         let RoundPuts { versions, confirmed, records, counters } = round.into_puts();
@@ -479,7 +479,7 @@ impl WriterThread {
                     entries.put(StoreTable::Homes, keys::home(key), home.clone().into_bytes());
                     home
                 }
-                None => disk::home(&opened.tables, key)?.unwrap_or_default(),
+                None => disk::home(&engine.tables, key)?.unwrap_or_default(),
             };
             entries.put(StoreTable::Current, keys::current(key, &home), keys::encode_version(&new, body));
             if let Some(old) = &replaced {
@@ -512,7 +512,7 @@ impl WriterThread {
             let body = version.body.take();
             let home = match homes.get(&version.key).cloned() {
                 Some(home) => home,
-                None => disk::home(&opened.tables, &version.key)?.unwrap_or_default(),
+                None => disk::home(&engine.tables, &version.key)?.unwrap_or_default(),
             };
             let key = keys::current(&version.key, &home);
             entries.put(StoreTable::Current, key, keys::encode_version(&version, body));

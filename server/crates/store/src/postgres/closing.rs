@@ -68,17 +68,18 @@ pub(super) async fn close(database: &Arc<Database>) -> Result<ClosedDatabase, St
             drop(connection.execute_typed(RENEW, &[]).await);
         }
     }));
-    let closed = ClosedDatabase { database: Arc::clone(database), _renewal: renewal, is_complete: false };
+    let closed_database =
+        ClosedDatabase { database: Arc::clone(database), _renewal: renewal, is_complete: false };
     connection.execute_typed(END_ROUNDS, &[]).await.map_err(failed)?;
     connection.execute_typed(END_ERASURE, &[]).await.map_err(failed)?;
-    Ok(closed)
+    Ok(closed_database)
 }
 
 /// Opens a database whose content was moved (see [`crate::Store::reopen`]).
 pub(super) async fn reopen(database: &Database) -> Result<(), StoreError> {
     let connection = database.unchecked_connection().await?;
-    let opened = connection.execute_typed(REOPEN, &[]).await;
-    opened.map(drop).map_err(|error| failure("open the database for writes", &error))
+    let result = connection.execute_typed(REOPEN, &[]).await;
+    result.map(drop).map_err(|error| failure("open the database for writes", &error))
 }
 
 impl ClosedDatabase {
@@ -88,8 +89,8 @@ impl ClosedDatabase {
         let (key, block) = (key.as_bytes(), BLOCK as i64);
         let parameters: [Parameter<'_>; 3] =
             [(&key, Type::BYTEA), (&value, Type::BYTEA), (&block, Type::INT8)];
-        let written = connection.execute_typed(COMPLETE, &parameters).await;
-        if written.map_err(|error| failure("mark the database as moved", &error))? == 0 {
+        let result = connection.execute_typed(COMPLETE, &parameters).await;
+        if result.map_err(|error| failure("mark the database as moved", &error))? == 0 {
             return Err(unavailable(
                 "it could not be reached for 12 s while its content was moved, so that other programs may have written \
                  to it; remove the target's store and start again",

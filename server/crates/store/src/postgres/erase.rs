@@ -129,10 +129,10 @@ async fn erase(database: &Database, client: &Client, erasures: &[Erasure]) -> Re
 
 /// Removes all rows of the resources, in a transaction that has begun.
 async fn remove_rows(client: &Client, erasures: &[Erasure]) -> Result<(), RoundError> {
-    let found: HashMap<ResourceKey, Version> =
+    let versions: HashMap<ResourceKey, Version> =
         read_newest(client, erasures.iter().map(|erasure| (&erasure.key, false))).await?;
     for Erasure { key, newest, .. } in erasures {
-        if found.get(key).is_none_or(|version| version.version != *newest) {
+        if versions.get(key).is_none_or(|version| version.version != *newest) {
             return Err(RoundError::Store(StoreError::Conflict { key: key.to_string() }));
         }
     }

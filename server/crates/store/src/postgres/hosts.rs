@@ -91,9 +91,9 @@ impl HostChoice {
         let name = match &*last {
             Some(choice) if choice.asked >= called => choice.name.clone(),
             _ => {
-                let asked = Instant::now();
+                let start = Instant::now();
                 let name = choose_now(hosts, tls).await;
-                *last = Some(LastChoice { asked, name: name.clone() });
+                *last = Some(LastChoice { asked: start, name: name.clone() });
                 name
             }
         };
@@ -120,7 +120,7 @@ fn best(answers: &[(Arc<str>, HostAnswer)]) -> Result<Arc<str>, HostError> {
         HostAnswer::Other(_) => None,
     });
     let writable: Vec<_> = writable.collect();
-    let Some(accepted) = writable.iter().map(|(_, host)| host.acceptance.number).max() else {
+    let Some(last) = writable.iter().map(|(_, host)| host.acceptance.number).max() else {
         let reason = |(name, answer): &(Arc<str>, HostAnswer)| match answer {
             HostAnswer::Other(reason) => Some(format!("{name}: {reason}")),
             HostAnswer::Writable(_) => None,
@@ -129,14 +129,14 @@ fn best(answers: &[(Arc<str>, HostAnswer)]) -> Result<Arc<str>, HostError> {
         let reason = format!("no host of the database accepts writes ({})", reasons.join("; "));
         return Err(HostError::NoPrimary(reason));
     };
-    let accepted = || writable.iter().filter(|(_, host)| host.acceptance.number == accepted);
-    let highest = accepted().map(|(_, host)| host.timeline).max().flatten();
-    let (name, first) = accepted().find(|(_, host)| host.timeline == highest).expect("one has the maximum");
+    let candidates = || writable.iter().filter(|(_, host)| host.acceptance.number == last);
+    let highest = candidates().map(|(_, host)| host.timeline).max().flatten();
+    let (name, first) = candidates().find(|(_, host)| host.timeline == highest).expect("one has the maximum");
     let is_rival = |host: &WritableHost| {
         host.acceptance != first.acceptance
             || host.timeline.is_some() && host.timeline == highest && host.server != first.server
     };
-    match accepted().find(|(_, host)| is_rival(host)) {
+    match candidates().find(|(_, host)| is_rival(host)) {
         None => Ok(Arc::clone(name)),
         Some((rival, _)) => Err(HostError::Rivals(format!(
             "the hosts {name} and {rival} of the database both accept writes, and neither was promoted after the other; \

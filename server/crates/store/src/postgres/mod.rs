@@ -476,10 +476,10 @@ impl Versions for PostgresEngine {
         let walk = Walk { scan: all, updated, patience: database.limits.background };
         let push = |lines: &mut FillingLines<_, _>, version: &RowVersion<'_>, within: Option<&str>| {
             let key = within.is_none().then_some(version.id.as_bytes());
-            let seen = VersionHeader::new(version.id, version.updated, version.compartments, within);
+            let header = VersionHeader::new(version.id, version.updated, version.compartments, within);
             match version.body {
-                Some(body) => lines.push(key, &seen, body),
-                None => lines.pass(key, seen.id),
+                Some(body) => lines.push(key, &header, body),
+                None => lines.pass(key, header.id),
             }
         };
         match of {
@@ -496,16 +496,16 @@ impl Versions for PostgresEngine {
                 }
             }
             LineScanRange::Compartments(compartments) => {
-                let mut left = 0;
+                let mut remaining = 0;
                 let push = |index: usize, version: &RowVersion<'_>| {
-                    (left..index).for_each(|_| lines.leave_compartment());
-                    left = index;
+                    (remaining..index).for_each(|_| lines.leave_compartment());
+                    remaining = index;
                     push(&mut lines, version, Some(&compartments[index]))
                 };
                 if read::walk_compartments(database, &compartments, kind, scan.after, walk, push).await? {
                     return Ok(());
                 }
-                (left..compartments.len()).for_each(|_| lines.leave_compartment());
+                (remaining..compartments.len()).for_each(|_| lines.leave_compartment());
                 lines.end();
             }
         }

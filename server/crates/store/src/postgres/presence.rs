@@ -113,11 +113,11 @@ impl Presence {
 
     async fn wait_for(&self, flag: &AtomicBool) {
         loop {
-            let changed = self.changed.notified();
+            let change = self.changed.notified();
             if flag.load(Ordering::Acquire) {
                 return;
             }
-            changed.await;
+            change.await;
         }
     }
 
@@ -193,7 +193,7 @@ impl Database {
         base_url: &str,
         file: &Path,
     ) -> Result<Announcement, StoreError> {
-        let mut seen = self.presence.seen.lock().await;
+        let mut nodes = self.presence.seen.lock().await;
         let memory = SeenState::read(file, store);
         let connection = self.unchecked_connection().await?;
         let failed = |error: tokio_postgres::Error| failure("announce this node", &error);
@@ -260,8 +260,8 @@ impl Database {
                 return Err(error);
             }
         };
-        *seen = Some((state, file.to_owned()));
-        drop(seen);
+        *nodes = Some((state, file.to_owned()));
+        drop(nodes);
         self.beat_on(&connection).await?;
         self.presence.is_announced.store(true, Ordering::Release);
         Ok(announcement)
@@ -365,9 +365,9 @@ impl Database {
         if self.presence.check().is_err() {
             return;
         }
-        let ended = "UPDATE node SET is_running = false WHERE id = $1::text::uuid";
+        let statement = "UPDATE node SET is_running = false WHERE id = $1::text::uuid";
         if let Ok(connection) = self.unchecked_connection().await
-            && let Err(error) = connection.execute_typed(ended, &[(&seen.node, Type::TEXT)]).await
+            && let Err(error) = connection.execute_typed(statement, &[(&seen.node, Type::TEXT)]).await
         {
             tracing::debug!(%error, "the end of this node was not recorded; it counts as ended after a few seconds");
         }

@@ -158,12 +158,12 @@ pub(super) async fn versions_of(
         }
         return Ok(versions);
     }
-    let mut taken = 0;
+    let mut count = 0;
     each_row(database, database.limits.read, "read resources", &sql, &parameters, |row| {
         let version = RowVersion::read(row)?;
-        taken += version.as_ref().and_then(|version| version.body).map_or(0, <[u8]>::len);
+        count += version.as_ref().and_then(|version| version.body).map_or(0, <[u8]>::len);
         versions.insert(text(row.get(0))?, version.map(|version| version.to_version(kind)));
-        Ok(taken < bytes)
+        Ok(count < bytes)
     })
     .await?;
     Ok(versions)
@@ -265,11 +265,11 @@ pub(super) async fn changes_before(
     let of_kind = "SELECT seq, kind, id, version, deleted FROM change WHERE seq > $1 AND seq < $2 AND kind = $4 \
                    ORDER BY seq DESC LIMIT $3";
     let count = i64::try_from(range.count).unwrap_or(i64::MAX);
-    let (after, before, named) = (number(range.after), number(range.before), kind.map(str::as_bytes));
+    let (after, before, kind_name) = (number(range.after), number(range.before), kind.map(str::as_bytes));
     let mut parameters: Vec<Parameter<'_>> =
         vec![(&after, Type::INT8), (&before, Type::INT8), (&count, Type::INT8)];
-    if let Some(named) = &named {
-        parameters.push((named, Type::BYTEA));
+    if let Some(name) = &kind_name {
+        parameters.push((name, Type::BYTEA));
     }
     let sql = if kind.is_some() { of_kind } else { of_all };
     let rows = database.query("read changes", sql, &parameters).await?;
@@ -293,12 +293,12 @@ pub(super) async fn index_entries(
     lookups: Vec<IndexLookup>,
 ) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
     let mut repeated = 0;
-    let found = loop {
+    let entries = loop {
         let connection = database.connection().await?;
         // All statements are sent at once on one connection.
         let entries = lookups.iter().map(|lookup| read_entries(&connection, lookup));
         match tokio::time::timeout(database.limits.read, future::try_join_all(entries)).await {
-            Ok(Ok(found)) => break found,
+            Ok(Ok(entries)) => break entries,
             Ok(Err(error)) if is_ended(&connection, &error) && repeated < REPEATED_READS => {
                 repeated += 1;
                 database.drop_ended(connection);
@@ -314,7 +314,7 @@ pub(super) async fn index_entries(
         let term: Vec<u8> = row.get(0);
         Ok(IndexEntry { term: term.into(), id: text(row.get(1))? })
     };
-    found.iter().map(|rows| rows.iter().map(entry).collect()).collect()
+    entries.iter().map(|rows| rows.iter().map(entry).collect()).collect()
 }
 
 /// Reads the rows of one lookup.
@@ -529,9 +529,9 @@ async fn walk_page(
         rows += 1;
         last.clear();
         last.extend_from_slice(row.get(0));
-        let found = RowVersion::read(row)?;
-        let found = found.filter(|version| walk.scan.deleted || version.body.is_some());
-        enough = is_enough(row, found.as_ref());
+        let version = RowVersion::read(row)?;
+        let version = version.filter(|version| walk.scan.deleted || version.body.is_some());
+        enough = is_enough(row, version.as_ref());
         Ok(!enough)
     })
     .await?;

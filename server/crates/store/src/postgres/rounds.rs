@@ -199,7 +199,7 @@ impl<R: Round> WriterTask<R> {
         weight: usize,
         arrived: Instant,
     ) -> Result<R::Answers, StoreError> {
-        let begun = Instant::now();
+        let start = Instant::now();
         let mut connected_until = None;
         let limit = self.database.limits.write + self.database.limits.write_mib * (weight >> 20) as u32;
         // The answers of an attempt whose commit may have succeeded.
@@ -218,7 +218,7 @@ impl<R: Round> WriterTask<R> {
                 Err(other) => return Err(other),
             };
             let since = *self.failing_since.get_or_insert(arrived);
-            let until = (begun + CONTENTION).max(since + self.database.limits.retry);
+            let until = (start + CONTENTION).max(since + self.database.limits.retry);
             if Instant::now() + PAUSE >= until {
                 return Err(match doubtful {
                     Some(_) => {
@@ -289,8 +289,8 @@ impl<R: Round> WriterTask<R> {
             }
             Ok(committed?)
         });
-        let written = decided.await;
-        self.connection = match &written {
+        let outcome = decided.await;
+        self.connection = match &outcome {
             Ok(Ok(())) => Some(connection),
             // The node is connected to a standby.
             Ok(Err(RoundError::Database(error)))
@@ -305,8 +305,8 @@ impl<R: Round> WriterTask<R> {
                 None
             }
         };
-        let written = written.unwrap_or_else(|_| Err(RoundError::Store(too_late())));
-        match written {
+        let outcome = outcome.unwrap_or_else(|_| Err(RoundError::Store(too_late())));
+        match outcome {
             Ok(()) => {
                 self.database.presence.acknowledge(&writer, last + 1);
                 self.writer = Some((writer, last + 1));
@@ -343,8 +343,8 @@ impl<R: Round> WriterTask<R> {
     /// Ends the transaction of a connection. Returns `None` if the connection is broken; the transaction ends
     /// with it then.
     async fn rolled_back(&self, connection: PooledConnection) -> Option<PooledConnection> {
-        let ended = tokio::time::timeout(ROLLBACK, connection.batch_execute("ROLLBACK")).await;
-        if matches!(ended, Ok(Ok(()))) {
+        let rollback = tokio::time::timeout(ROLLBACK, connection.batch_execute("ROLLBACK")).await;
+        if matches!(rollback, Ok(Ok(()))) {
             return Some(connection);
         }
         self.database.abandon(connection);
@@ -373,8 +373,8 @@ async fn register(client: &Client) -> Result<String, StoreError> {
 
 /// The error of a round or an erasure that has found the database closed; `None` if it is open.
 pub(super) async fn refusal(database: &Database, client: &Client) -> Result<Option<StoreError>, RoundError> {
-    let closed = format!("SELECT NOT ({IS_OPEN})");
-    if !client.query_typed_one(&closed, &[]).await?.get::<_, bool>(0) {
+    let is_closed = format!("SELECT NOT ({IS_OPEN})");
+    if !client.query_typed_one(&is_closed, &[]).await?.get::<_, bool>(0) {
         return Ok(None);
     }
     if client.query_typed_one(HAS_MOVED, &[]).await?.get::<_, bool>(0) {

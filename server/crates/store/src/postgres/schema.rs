@@ -60,11 +60,11 @@ pub struct TablesVersion {
 /// [`StoreError::Unavailable`] if the database cannot be reached.
 pub(super) async fn tables_version(database: &Database) -> Result<TablesVersion, StoreError> {
     let connection = database.unchecked_connection().await?;
-    let found = read_number(&connection).await?;
-    let done = usize::try_from(found).unwrap_or_default();
-    let pending = MIGRATIONS.iter().skip(done).map(|migration| migration.summary).collect();
-    let is_usable = found > SUPPORTED && is_usable(&connection, found).await?;
-    Ok(TablesVersion { found, needed: SUPPORTED, is_usable, pending })
+    let number = read_number(&connection).await?;
+    let count = usize::try_from(number).unwrap_or_default();
+    let pending = MIGRATIONS.iter().skip(count).map(|migration| migration.summary).collect();
+    let is_usable = number > SUPPORTED && is_usable(&connection, number).await?;
+    Ok(TablesVersion { found: number, needed: SUPPORTED, is_usable, pending })
 }
 
 /// The number of the last migration; 0 if the database has no tables.
@@ -77,8 +77,8 @@ async fn read_number(connection: &Client) -> Result<i64, StoreError> {
 }
 
 /// Returns whether tables of a later version say that this program can use them.
-async fn is_usable(connection: &Client, found: i64) -> Result<bool, StoreError> {
-    if found < SAYS_USABLE_FROM {
+async fn is_usable(connection: &Client, number: i64) -> Result<bool, StoreError> {
+    if number < SAYS_USABLE_FROM {
         return Ok(false);
     }
     let row = connection.query_typed_one("SELECT usable_from FROM migration", &[]).await;
@@ -160,9 +160,9 @@ pub(super) async fn migrate(database: &Database) -> Result<usize, StoreError> {
             Ok(false)
         };
         match step.await {
-            Ok(done) => {
+            Ok(version) => {
                 connection.batch_execute("COMMIT").await.map_err(failed)?;
-                if done {
+                if version {
                     return Ok(count);
                 }
             }

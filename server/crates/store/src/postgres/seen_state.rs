@@ -125,8 +125,8 @@ impl SeenState {
     pub fn save(&self, file: &Path) {
         let part = file.with_extension("part");
         let text = serde_json::to_vec(self).expect("the state serialises to JSON");
-        let written = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, file));
-        if let Err(error) = written {
+        let result = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, file));
+        if let Err(error) = result {
             tracing::debug!(%error, "what this node remembers of the database was not saved");
         }
     }

@@ -34,19 +34,20 @@ struct Crashed {
 
 impl Crashed {
     fn new() -> Self {
-        let left = TempDir::new().unwrap();
+        let folder = TempDir::new().unwrap();
         let dir = TempDir::new().unwrap();
         // The store must not become idle during the test, so that it takes no checkpoint.
         let idle_after = Duration::from_secs(3600);
-        let store = Store::open_with(left.path(), FileOptions { idle_after, ..FileOptions::of(left.path()) })
-            .unwrap();
+        let store =
+            Store::open_with(folder.path(), FileOptions { idle_after, ..FileOptions::of(folder.path()) })
+                .unwrap();
         let mut last = 0;
         for number in 0..COMMITS {
-            last = used(&fs::read(journal(left.path())).unwrap());
+            last = used(&fs::read(journal(folder.path())).unwrap());
             commit(&store, number);
         }
         // Copies the folder while the store is running.
-        copy(left.path(), dir.path());
+        copy(folder.path(), dir.path());
         let journal = journal(dir.path());
         let mut bytes = fs::read(&journal).unwrap();
         let used = used(&bytes);
@@ -64,9 +65,9 @@ impl Crashed {
         copy(self.dir.path(), dir.path());
         fs::write(dir.path().join("db").join(self.journal.file_name().unwrap()), journal).unwrap();
         let store = Store::open(dir.path())?;
-        let found: Vec<bool> = (0..COMMITS).map(|number| is_there(&store, number)).collect();
-        let first = found.iter().take_while(|&&is_there| is_there).count();
-        assert!(found[first..].iter().all(|is_there| !is_there), "{found:?}");
+        let presence: Vec<bool> = (0..COMMITS).map(|number| is_there(&store, number)).collect();
+        let first = presence.iter().take_while(|&&is_there| is_there).count();
+        assert!(presence[first..].iter().all(|is_there| !is_there), "{presence:?}");
         Ok(first)
     }
 }
@@ -117,10 +118,10 @@ fn four_flipped_bytes_of_the_journal_are_detected() {
     proptest!(ProptestConfig::with_cases(60), |(at in proptest::sample::select(places.collect::<Vec<_>>()))| {
         let mut bytes = crashed.bytes.clone();
         bytes[at..at + 4].iter_mut().for_each(|byte| *byte ^= 0x55);
-        let told = crashed.with(&bytes).expect_err("the journal is damaged").to_string();
-        prop_assert!(told.contains("the store is corrupt: the journal /"), "{told}");
-        prop_assert!(told.contains(".jnl is corrupt from byte "), "{told}");
-        prop_assert!(told.contains("restore a backup"), "{told}");
+        let error = crashed.with(&bytes).expect_err("the journal is damaged").to_string();
+        prop_assert!(error.contains("the store is corrupt: the journal /"), "{error}");
+        prop_assert!(error.contains(".jnl is corrupt from byte "), "{error}");
+        prop_assert!(error.contains("restore a backup"), "{error}");
     });
 }
 
@@ -137,9 +138,9 @@ fn an_incomplete_end_after_a_crash_is_accepted() {
     });
     // All data up to the last checkpoint were on the disk.
     for cut in [0, 1, checkpoint / 2, checkpoint - 1] {
-        let told = crashed.with(&crashed.bytes[..cut]).expect_err("the journal is too short").to_string();
-        assert!(told.contains(crashed.journal.file_name().unwrap().to_str().unwrap()), "{told}");
-        assert!(told.contains("restore a backup"), "{told}");
+        let error = crashed.with(&crashed.bytes[..cut]).expect_err("the journal is too short").to_string();
+        assert!(error.contains(crashed.journal.file_name().unwrap().to_str().unwrap()), "{error}");
+        assert!(error.contains("restore a backup"), "{error}");
     }
     // A loss of power can leave sectors that were not written.
     for hole in (last.next_multiple_of(SECTOR)..used - SECTOR).step_by(SECTOR) {
@@ -155,29 +156,29 @@ fn an_incomplete_end_after_a_crash_is_accepted() {
 
 /// Returns everything that a store returns for all reads.
 fn dump(store: &Store) -> Result<Vec<String>, StoreError> {
-    let mut found = vec![format!("last {:?}", store.heard_seq())];
+    let mut lines = vec![format!("last {:?}", store.heard_seq())];
     block_on(async {
         let kinds = store.kinds(Seq::LATEST).await?;
         for kind in &kinds {
             let page = store.scan_kind(kind, ScanOptions::at(Seq::LATEST)).await?;
             for version in &page.versions {
-                found.push(format!("{:?}", store.read(&version.key, Seq::LATEST).await?));
-                found.push(format!(
+                lines.push(format!("{:?}", store.read(&version.key, Seq::LATEST).await?));
+                lines.push(format!(
                     "{:?}",
                     store.history(&version.key, Seq::LATEST, PageLimit::default()).await?
                 ));
             }
             for compartment in ["c", "d"] {
-                found.push(format!(
+                lines.push(format!(
                     "{:?}",
                     store.scan_compartment(compartment, kind, ScanOptions::at(Seq::LATEST)).await?
                 ));
             }
-            found.push(format!("{page:?}"));
+            lines.push(format!("{page:?}"));
         }
-        found.push(format!("{:?}", store.changes(Seq::ZERO, usize::MAX).await?));
-        found.push(format!("{:?}", store.scan("", None, usize::MAX, at(0)).await?));
-        Ok(found)
+        lines.push(format!("{:?}", store.changes(Seq::ZERO, usize::MAX).await?));
+        lines.push(format!("{:?}", store.scan("", None, usize::MAX, at(0)).await?));
+        Ok(lines)
     })
 }
 
@@ -285,19 +286,19 @@ fn result_of(root: &Path, file: &Path, damage: &Damage, sound: &[String]) -> &'s
     let dir = TempDir::new().unwrap();
     copy(root, dir.path());
     damage.apply(&dir.path().join(file), dir.path());
-    let told = match Store::open(dir.path()) {
+    let outcome = match Store::open(dir.path()) {
         Err(error) => ("refused", error),
         // A panic during a read fails only the request, and the log contains the panic.
         Ok(store) => match catch_unwind(AssertUnwindSafe(|| dump(&store))) {
-            Ok(Ok(found)) => {
-                assert!(found == sound, "{} {damage:?} was not detected", file.display());
+            Ok(Ok(lines)) => {
+                assert!(lines == sound, "{} {damage:?} was not detected", file.display());
                 return "harmless";
             }
             Ok(Err(error)) => ("reported", error),
             Err(_) => return "reported",
         },
     };
-    let (result, error) = told;
+    let (result, error) = outcome;
     assert!(
         matches!(error, StoreError::Corrupt { .. } | StoreError::Engine { .. }),
         "{} {damage:?}: {error}",
@@ -363,9 +364,9 @@ fn damage_can_be_accepted() {
     fill(&store);
     drop(store);
     fs::remove_file(journal(root.path())).unwrap();
-    let refused = Store::open(root.path()).map(|_| ()).unwrap_err().to_string();
+    let error = Store::open(root.path()).map(|_| ()).unwrap_err().to_string();
     let accept = root.path().join("accept-damage");
-    assert!(refused.contains(accept.to_str().unwrap()), "{refused}");
+    assert!(error.contains(accept.to_str().unwrap()), "{error}");
     fs::write(&accept, "").unwrap();
     drop(Store::open(root.path()).unwrap());
     assert!(!accept.exists());

@@ -22,16 +22,16 @@ fn marker(id: u64, version: u64) -> String {
 
 /// The files below a folder that contain the bytes.
 fn files_with(folder: &Path, bytes: &[u8]) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+    let mut names = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            found.extend(files_with(&path, bytes));
+            names.extend(files_with(&path, bytes));
         } else if memmem::find(&fs::read(&path).unwrap(), bytes).is_some() {
-            found.push(path);
+            names.push(path);
         }
     }
-    found
+    names
 }
 
 async fn write(store: &Store, id: u64, version: u64) {
@@ -75,8 +75,8 @@ async fn check(settles: bool) {
     for round in ["before", "after"] {
         for id in erased {
             for version in 1..=3 {
-                let found = files_with(&folder, marker(id, version).as_bytes());
-                assert!(found.is_empty(), "{found:?}: o{id}, version {version}, {round} a restart");
+                let names = files_with(&folder, marker(id, version).as_bytes());
+                assert!(names.is_empty(), "{names:?}: o{id}, version {version}, {round} a restart");
             }
             let key = ResourceKey::new("Observation", format!("o{id}"));
             assert_eq!(engine.store.read(&key, Seq::LATEST).await.unwrap(), None);

@@ -150,10 +150,10 @@ async fn pages_of_lines(
     keep: impl Fn(&VersionHeader<'_>) -> bool + Send + 'static,
 ) -> Vec<LinePage> {
     let (sender, pages) = mpsc::channel();
-    let mut left = 3;
+    let mut remaining = 3;
     let page = move |page| {
-        left -= 1;
-        sender.send(page).is_ok() && left > 0
+        remaining -= 1;
+        sender.send(page).is_ok() && remaining > 0
     };
     store.scan_lines(kind, of, scan, updated, keep, page).await.unwrap();
     pages.iter().collect()

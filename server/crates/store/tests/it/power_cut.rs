@@ -107,23 +107,23 @@ fn request(number: usize) -> Request {
 /// Sends a request, and returns the answer as text.
 async fn send(store: &Store, number: usize) -> String {
     let now = time(number);
-    let refused = |error: StoreError| {
+    let is_refusal = |error: StoreError| {
         let is_condition = matches!(error, StoreError::Conflict { .. } | StoreError::IndexChanged { .. });
         assert!(is_condition, "request {number}: {error}");
         error.to_string()
     };
     match request(number) {
         Request::Write(writes) => {
-            store.write(writes, now).await.map_or_else(refused, |revisions| format!("{revisions:?}"))
+            store.write(writes, now).await.map_or_else(is_refusal, |revisions| format!("{revisions:?}"))
         }
         Request::Commit(writes) => {
-            store.commit(writes, now).await.map_or_else(refused, |commit| format!("{commit:?}"))
+            store.commit(writes, now).await.map_or_else(is_refusal, |commit| format!("{commit:?}"))
         }
         Request::Snapshot => format!("{:?}", store.snapshot(now).await.unwrap()),
         Request::Sweep => format!("{:?}", store.sweep(now, 100).await.unwrap()),
         Request::Erase(key) => {
             let erasure = Erasure { key, newest: 1, terms: Vec::new() };
-            store.erase(vec![erasure]).await.map_or_else(refused, |seq| format!("{seq:?}"))
+            store.erase(vec![erasure]).await.map_or_else(is_refusal, |seq| format!("{seq:?}"))
         }
         Request::Compact => format!("{:?}", store.compact().await.unwrap()),
     }
@@ -132,18 +132,18 @@ async fn send(store: &Store, number: usize) -> String {
 /// Returns a digest of everything that a store returns for all reads. The order of a scan depends on the
 /// engine.
 async fn digest(store: &Store) -> Result<u128, StoreError> {
-    let mut found = vec![format!("{:?}", store.last_seq().await?)];
+    let mut lines = vec![format!("{:?}", store.last_seq().await?)];
     let kinds = store.kinds(Seq::LATEST).await?;
     for kind in &kinds {
         let all = ScanOptions::at(Seq::LATEST).with_deleted();
         for compartment in ["c", "d"] {
             let page = store.scan_compartment(compartment, kind, all).await?;
-            found.extend(page.versions.iter().map(|version| format!("{compartment} {:?}", version.key)));
+            lines.extend(page.versions.iter().map(|version| format!("{compartment} {:?}", version.key)));
         }
         for version in store.scan_kind(kind, all).await?.versions {
             assert_eq!(store.read(&version.key, Seq::LATEST).await?.as_ref(), Some(&version));
             let history = store.history(&version.key, Seq::LATEST, PageLimit::default()).await?;
-            found.extend(history.iter().map(|version| {
+            lines.extend(history.iter().map(|version| {
                 let Version { key, version, seq, updated, compartments, source_time, body } = version;
                 let body = body.as_ref().map(|body| xxh3_128(body));
                 format!("{key} {version} {seq} {updated} {compartments:?} {source_time:?} {body:?}")
@@ -151,20 +151,20 @@ async fn digest(store: &Store) -> Result<u128, StoreError> {
         }
     }
     let changes = store.changes(Seq::ZERO, usize::MAX).await?;
-    found.extend(changes.iter().map(|change| format!("{change:?}")));
+    lines.extend(changes.iter().map(|change| format!("{change:?}")));
     let range = IndexRange::Between(vec![b'a'].into(), vec![b'z'].into());
     let entries = store.index_entries(vec![IndexLookup::first(range, 1_000)]).await?;
-    found.extend(entries.iter().flatten().map(|entry| format!("{entry:?}")));
+    lines.extend(entries.iter().flatten().map(|entry| format!("{entry:?}")));
     // A record that has expired remains until it is swept.
     let records = store.scan("", None, usize::MAX, at(i64::from(i32::MIN))).await?;
-    found.extend(
+    lines.extend(
         records
             .iter()
             .map(|(key, record)| format!("{key} {} {:x}", record.revision, xxh3_128(&record.value))),
     );
-    found.sort_unstable();
+    lines.sort_unstable();
     let mut hasher = Xxh3::new();
-    found.iter().for_each(|line| hasher.update(line.as_bytes()));
+    lines.iter().for_each(|line| hasher.update(line.as_bytes()));
     Ok(hasher.digest128())
 }
 
@@ -187,8 +187,8 @@ struct NextAnswers {
 async fn probe(store: &Store) -> NextAnswers {
     let commit = store.commit(vec![put("Basic", "probe", "probe", &[])], at(0)).await.unwrap();
     let revisions = store.write(vec![LedgerWrite::put("probe", "", Expect::Any)], at(0)).await.unwrap();
-    let written = commit.written[0];
-    NextAnswers { updated: written.updated, numbers: (commit.seq, written.version, revisions) }
+    let result = commit.written[0];
+    NextAnswers { updated: result.updated, numbers: (commit.seq, result.version, revisions) }
 }
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
@@ -246,11 +246,11 @@ fn requests_are_recorded() {
     let requests = match session {
         RECOVERY => {
             let store = open(&root.join("store"));
-            let found = block_on(digest(&store)).unwrap();
+            let current = block_on(digest(&store)).unwrap();
             // A snapshot changes only the time from which the next write counts.
             let time = block_on(store.last_time()).unwrap().unwrap_or(at(0));
             let is_reached = |number: &usize| {
-                expected().digests[*number] == found && expected_probes()[*number].updated == time
+                expected().digests[*number] == current && expected_probes()[*number].updated == time
             };
             let first = (0..expected().digests.len()).find(is_reached).unwrap();
             if let Some(last) = first.checked_sub(1) {
@@ -297,12 +297,12 @@ fn check(root: &Path, marks: &[&str]) -> Result<(), String> {
     let dir = root.join("store");
     block_on(async {
         let store = Store::open(&dir).map_err(|error| format!("{acknowledged} acknowledged, {error}"))?;
-        let found = digest(&store).await.map_err(|error| error.to_string())?;
+        let current = digest(&store).await.map_err(|error| error.to_string())?;
         // Requests after the acknowledged ones may be present if the process had sent them.
         let reached = (acknowledged..expected.digests.len().min(acknowledged + BURST + 1))
-            .find(|number| expected.digests[*number] == found);
+            .find(|number| expected.digests[*number] == current);
         let Some(reached) = reached else {
-            return Err(match expected.digests.iter().position(|digest| *digest == found) {
+            return Err(match expected.digests.iter().position(|digest| *digest == current) {
                 Some(number) => {
                     format!("{acknowledged} requests were acknowledged, and {number} are present")
                 }

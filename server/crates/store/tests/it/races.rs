@@ -53,8 +53,8 @@ async fn no_update_is_lost() {
 /// Increments a counter `times` times while others increment it too.
 async fn count_up(store: Store, times: usize) {
     let key = trefoil_store::ResourceKey::new("Basic", "counter");
-    let mut done = 0;
-    while done < times {
+    let mut count = 0;
+    while count < times {
         let newest = store.read(&key, Seq::LATEST).await.unwrap();
         let (expect, next) = match newest {
             None => (ExpectVersion::Absent, 1),
@@ -64,7 +64,7 @@ async fn count_up(store: Store, times: usize) {
             .commit(vec![put("Basic", "counter", &next.to_string(), &[]).expecting(expect)], at(0))
             .await
         {
-            Ok(_) => done += 1,
+            Ok(_) => count += 1,
             Err(error) => assert_eq!(error, StoreError::Conflict { key: key.to_string() }),
         }
     }
@@ -90,9 +90,9 @@ async fn a_snapshot_divides_all_writes_into_earlier_and_later_ones() {
         }
         let mut snapshots: Vec<(StoreSnapshot, Vec<Version>)> = Vec::new();
         while snapshots.len() < 30 {
-            let seen = store.last_seq().await.unwrap();
+            let last = store.last_seq().await.unwrap();
             let snapshot = store.snapshot(at(clock.load(Ordering::Relaxed))).await.unwrap();
-            assert!(snapshot.seq >= seen, "{name}: it contains all earlier commits");
+            assert!(snapshot.seq >= last, "{name}: it contains all earlier commits");
             let page = store.scan_compartment("c", "Patient", all(snapshot.seq)).await.unwrap();
             snapshots.push((snapshot, page.versions));
         }

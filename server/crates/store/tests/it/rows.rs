@@ -13,8 +13,8 @@ use trefoil_store::{
 use crate::{StoreEngine, at, draft, pages_of_lines, put, ready};
 
 async fn keys(store: &Store, prefix: &str, after: Option<&str>, limit: usize, ms: i64) -> Vec<String> {
-    let found = store.scan(prefix, after, limit, at(ms)).await.unwrap();
-    found.into_iter().map(|(key, _)| key).collect()
+    let records = store.scan(prefix, after, limit, at(ms)).await.unwrap();
+    records.into_iter().map(|(key, _)| key).collect()
 }
 
 async fn ids(store: &Store, compartment: Option<&str>, kind: &str, scan: ScanOptions<'_>) -> Vec<String> {
@@ -114,20 +114,16 @@ async fn versions_increase_and_continue_after_a_delete() {
                 None => VersionWrite::delete(key.clone()),
             };
             let commit = store.commit(vec![write], at(ms)).await.unwrap();
-            let written = commit.written[0];
+            let result = commit.written[0];
+            assert_eq!((result.effect, result.version, result.updated), (effect, version, at(ms)), "{name}");
+            let row_version = store.read(&key, commit.seq).await.unwrap().unwrap();
             assert_eq!(
-                (written.effect, written.version, written.updated),
-                (effect, version, at(ms)),
-                "{name}"
-            );
-            let stored = store.read(&key, commit.seq).await.unwrap().unwrap();
-            assert_eq!(
-                (stored.version, stored.seq, stored.updated),
-                (version, written.seq, at(ms)),
+                (row_version.version, row_version.seq, row_version.updated),
+                (version, result.seq, at(ms)),
                 "{name}"
             );
             let expected = text.map(|text| Bytes::from(ready(version, at(ms), text)));
-            assert_eq!(stored.body, expected, "{name}");
+            assert_eq!(row_version.body, expected, "{name}");
         }
         let history = store.history(&key, Seq::LATEST, PageLimit::default()).await.unwrap();
         let versions: Vec<_> =
@@ -145,14 +141,14 @@ async fn conditions_on_versions_are_checked() {
     for StoreEngine { name, store, .. } in StoreEngine::each().await {
         let write = |expect| vec![put("Patient", "p", "x", &[]).expecting(expect)];
         let delete = |expect| vec![VersionWrite::delete(ResourceKey::new("Patient", "p")).expecting(expect)];
-        let refused = Err(StoreError::Conflict { key: "Patient/p".into() });
+        let conflict = Err(StoreError::Conflict { key: "Patient/p".into() });
 
-        assert_eq!(store.commit(write(ExpectVersion::Version(1)), at(0)).await, refused, "{name}");
+        assert_eq!(store.commit(write(ExpectVersion::Version(1)), at(0)).await, conflict, "{name}");
         store.commit(write(ExpectVersion::Absent), at(0)).await.unwrap();
-        assert_eq!(store.commit(write(ExpectVersion::Absent), at(0)).await, refused, "{name}");
-        assert_eq!(store.commit(delete(ExpectVersion::Version(2)), at(0)).await, refused, "{name}");
+        assert_eq!(store.commit(write(ExpectVersion::Absent), at(0)).await, conflict, "{name}");
+        assert_eq!(store.commit(delete(ExpectVersion::Version(2)), at(0)).await, conflict, "{name}");
         store.commit(delete(ExpectVersion::Version(1)), at(0)).await.unwrap();
-        assert_eq!(store.commit(write(ExpectVersion::Version(2)), at(0)).await, refused, "{name}: deleted");
+        assert_eq!(store.commit(write(ExpectVersion::Version(2)), at(0)).await, conflict, "{name}: deleted");
         store.commit(write(ExpectVersion::Absent), at(0)).await.unwrap();
         assert_eq!(store.last_seq().await.unwrap(), Seq(3), "{name}: rejected commits wrote nothing");
     }
@@ -219,10 +215,10 @@ async fn a_resource_leaves_a_compartment_from_its_next_version_on() {
         store.commit(vec![VersionWrite::delete(ResourceKey::new("Observation", "o"))], at(0)).await.unwrap();
         for (number, compartments) in moves.iter().enumerate() {
             for compartment in ["Patient/a", "Patient/b"] {
-                let found =
+                let current =
                     ids(&store, Some(compartment), "Observation", ScanOptions::at(Seq(number as u64 + 1)))
                         .await;
-                assert_eq!(!found.is_empty(), compartments.contains(&compartment), "{name} {number}");
+                assert_eq!(!current.is_empty(), compartments.contains(&compartment), "{name} {number}");
             }
         }
         let scan = ScanOptions::at(Seq::LATEST);
@@ -239,9 +235,9 @@ async fn a_scan_pages_by_count_and_by_bytes() {
     for StoreEngine { name, store, .. } in StoreEngine::each().await {
         // Ids of which some are prefixes of others, and resources of types that sort before and after this
         // type.
-        let wanted = ["1", "1-", "1.a", "10", "A", "a"];
+        let expected_ids = ["1", "1-", "1.a", "10", "A", "a"];
         let mut writes: Vec<_> =
-            wanted.iter().map(|id| put("Patient", id, &"x".repeat(100), &["c"])).collect();
+            expected_ids.iter().map(|id| put("Patient", id, &"x".repeat(100), &["c"])).collect();
         writes.extend([put("Patien", "z", "", &["c"]), put("Patient2", "z", "", &["c", "c2"])]);
         store.commit(writes, at(0)).await.unwrap();
         for compartment in [None, Some("c")] {
@@ -251,7 +247,7 @@ async fn a_scan_pages_by_count_and_by_bytes() {
                 (PageLimit { count: 100, bytes: 200 }, 2),
                 (PageLimit::default(), 6),
             ] {
-                let mut found = Vec::new();
+                let mut ids_so_far = Vec::new();
                 let mut after = None::<String>;
                 loop {
                     let scan = ScanOptions::at(Seq::LATEST).limit(limit).after(after.as_deref());
@@ -261,15 +257,15 @@ async fn a_scan_pages_by_count_and_by_bytes() {
                     };
                     let page = page.unwrap();
                     assert!(page.versions.len() <= size, "{name} {limit:?}");
-                    found.extend(page.versions.into_iter().map(|version| version.key.id));
+                    ids_so_far.extend(page.versions.into_iter().map(|version| version.key.id));
                     let Some(next) = page.next else { break };
                     after = Some(next);
                 }
-                assert_eq!(found, wanted, "{name} {compartment:?} {limit:?}");
+                assert_eq!(ids_so_far, expected_ids, "{name} {compartment:?} {limit:?}");
             }
         }
-        let lost = store.scan_kind("Patient", ScanOptions::at(Seq::LATEST).after(Some("never"))).await;
-        assert!(matches!(lost, Err(StoreError::Key { .. })), "{name}");
+        let result = store.scan_kind("Patient", ScanOptions::at(Seq::LATEST).after(Some("never"))).await;
+        assert!(matches!(result, Err(StoreError::Key { .. })), "{name}");
         assert_eq!(store.kinds(Seq::LATEST).await.unwrap(), ["Patien", "Patient", "Patient2"], "{name}");
         assert_eq!(store.kinds(Seq(1)).await.unwrap(), ["Patient"], "{name}");
         assert_eq!(store.kinds(Seq::ZERO).await.unwrap(), [""; 0], "{name}");
@@ -345,8 +341,8 @@ async fn lines_are_returned_compartment_by_compartment_including_resources_with_
     for StoreEngine { name, store, .. } in StoreEngine::each().await {
         // The home of a resource in several compartments is the first one. `left` was in this compartment
         // earlier.
-        let left = put("Encounter", "left", "", &["c2", "c3"]);
-        store.commit(vec![left], at(0)).await.unwrap();
+        let other = put("Encounter", "left", "", &["c2", "c3"]);
+        store.commit(vec![other], at(0)).await.unwrap();
         let writes = [
             put("Encounter", "a", "", &["c1"]),
             put("Encounter", "b", "", &["c1", "c3"]),
@@ -368,14 +364,14 @@ async fn lines_are_returned_compartment_by_compartment_including_resources_with_
             for count in [1, 2, 100] {
                 let (mut found, mut begin, mut next) = (Vec::new(), 0, None::<String>);
                 loop {
-                    let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-                    let kept = seen.clone();
+                    let output = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+                    let collector = output.clone();
                     let keep = move |version: &VersionHeader<'_>| {
                         let within = version.within.unwrap().to_owned();
                         assert!(version.compartments().any(|own| own == within));
                         let is_wanted = version.id != "a";
                         if is_wanted {
-                            kept.lock().unwrap().push((version.id.to_owned(), within));
+                            collector.lock().unwrap().push((version.id.to_owned(), within));
                         }
                         is_wanted
                     };
@@ -386,9 +382,13 @@ async fn lines_are_returned_compartment_by_compartment_including_resources_with_
                     let scan = ScanOptions::at(Seq::LATEST).limit(limit).after(next.as_deref());
                     let pages =
                         pages_of_lines(&store, "Encounter", of, scan, UpdatedRange::default(), keep).await;
-                    let seen = std::mem::take(&mut *seen.lock().unwrap());
-                    assert_eq!(pages.iter().map(|page| page.ends.len()).sum::<usize>(), seen.len(), "{name}");
-                    found.extend(seen);
+                    let lines = std::mem::take(&mut *output.lock().unwrap());
+                    assert_eq!(
+                        pages.iter().map(|page| page.ends.len()).sum::<usize>(),
+                        lines.len(),
+                        "{name}"
+                    );
+                    found.extend(lines);
                     begin += pages.iter().map(|page| page.compartments).sum::<usize>();
                     let last = pages.last().unwrap();
                     next.clone_from(&last.next);
@@ -424,8 +424,8 @@ async fn lines_of_many_compartments_of_any_size_are_returned_in_order() {
         store.commit(all.clone().map(write).collect(), at(0)).await.unwrap();
         let of = LineScanRange::Compartments(compartments.clone());
         for count in [40, 300, 5_000] {
-            let found = ids_of_lines(&store, &of, Seq::LATEST, count, UpdatedRange::default()).await;
-            assert!(found == expected, "{name}: {} of {} ids by {count}", found.len(), expected.len());
+            let current = ids_of_lines(&store, &of, Seq::LATEST, count, UpdatedRange::default()).await;
+            assert!(current == expected, "{name}: {} of {} ids by {count}", current.len(), expected.len());
         }
     }
 }
@@ -523,8 +523,8 @@ async fn lines_are_selected_by_the_time_of_their_version() {
                         .map(|version| version.key.id.clone())
                         .collect();
                     for count in [1, 2, 100] {
-                        let found = ids_of_lines(&store, &of, seq, count, updated).await;
-                        assert_eq!(found, expected, "{name} {of:?} {seq:?} {updated:?} {count}");
+                        let current = ids_of_lines(&store, &of, seq, count, updated).await;
+                        assert_eq!(current, expected, "{name} {of:?} {seq:?} {updated:?} {count}");
                     }
                 }
             }

@@ -90,7 +90,7 @@ impl ClamlModifiers {
                 endings: Vec::new(),
             }];
             for used in modifiers_of(class, &by_code) {
-                let known = endings.get(used.modifier.as_str()).ok_or_else(|| {
+                let subclasses = endings.get(used.modifier.as_str()).ok_or_else(|| {
                     format!(
                         "{} is modified by {}, which has no ModifierClass in the file; copy it again",
                         class.code, used.modifier
@@ -98,7 +98,7 @@ impl ClamlModifiers {
                 })?;
                 let mut next = Vec::new();
                 for code in &codes {
-                    next.extend(extend_code(builder, code, &used, known)?);
+                    next.extend(extend_code(builder, code, &used, subclasses)?);
                 }
                 added += next.len();
                 // Where no ending fits, the code stays as it is, and a later modifier can still apply.
@@ -115,14 +115,14 @@ impl ClamlModifiers {
 /// excludes, in the order of the characters that they add.
 fn modifiers_of(class: &ClamlClass, by_code: &HashMap<&str, &ClamlClass>) -> Vec<ModifiedBy> {
     let mut used: Vec<ModifiedBy> = Vec::new();
-    let mut seen = HashSet::new();
+    let mut combinations = HashSet::new();
     let mut open = vec![(class, HashSet::new())];
     while let Some((current, mut excluded)) = open.pop() {
-        if !seen.insert(current.code.as_str()) {
+        if !combinations.insert(current.code.as_str()) {
             continue;
         }
         for modified in &current.modified_by {
-            let is_new = used.iter().all(|known| known.modifier != modified.modifier);
+            let is_new = used.iter().all(|other| other.modifier != modified.modifier);
             if is_new && !excluded.contains(modified.modifier.as_str()) {
                 used.push(modified.clone());
             }
@@ -147,7 +147,7 @@ fn extend_code(
     used: &ModifiedBy,
     endings: &[&ModifierClass],
 ) -> Result<Vec<ComposedCode>, String> {
-    let mut made: Vec<ComposedCode> = Vec::new();
+    let mut codes: Vec<ComposedCode> = Vec::new();
     let mut numbers: HashMap<&str, ConceptNumber> = HashMap::new();
     for ending in endings {
         let is_valid = !used.only_valid || used.valid.contains(&ending.code);
@@ -170,7 +170,7 @@ fn extend_code(
         }
         let mut so_far = base.endings.clone();
         so_far.push([ending.modifier.clone(), ending.code.clone()]);
-        made.push(ComposedCode { number, code, label, endings: so_far });
+        codes.push(ComposedCode { number, code, label, endings: so_far });
     }
-    Ok(made)
+    Ok(codes)
 }

@@ -28,7 +28,7 @@ pub(super) fn read_order_file(
 ) -> Result<(), ImportError> {
     let mut table = DelimitedTable::open(source, file, '\0')?;
     let mut fields = FieldBuffer::default();
-    let mut seen = HashSet::new();
+    let mut codes = HashSet::new();
     while let Some(line) = table.next_line(&mut fields)?.map(|fields| fields.get(0).to_owned()) {
         let part = |from: usize, to: usize| line.get(from..to.min(line.len())).unwrap_or_default().trim();
         let (code, flag) = (part(6, 13), part(14, 15));
@@ -37,7 +37,7 @@ pub(super) fn read_order_file(
             return Err(table.line_error("expected a line of an order file: a code in columns 7 to 13, 0 or 1 in column 15, then descriptions"));
         }
         let added = add_code(builder, code, flag, part(16, 76), long);
-        if !seen.insert(added.map_err(|why| table.line_error(why))?) {
+        if !codes.insert(added.map_err(|why| table.line_error(why))?) {
             return Err(table.line_error(format_args!("{} occurs twice", with_point(code))));
         }
     }

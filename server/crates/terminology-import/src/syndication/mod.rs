@@ -112,14 +112,14 @@ pub fn read_feed(xml: Vec<u8>) -> Result<Vec<FeedEntry>, ImportError> {
             }
             XmlEvent::Text(piece) => text.push_str(piece),
             XmlEvent::End("entry") => {
-                let ended = entry.take().ok_or("an entry ends that did not begin")?;
-                if ended.identifier.is_empty() || ended.version.is_empty() {
-                    let title = &ended.title;
+                let complete_entry = entry.take().ok_or("an entry ends that did not begin")?;
+                if complete_entry.identifier.is_empty() || complete_entry.version.is_empty() {
+                    let title = &complete_entry.title;
                     return Err(format!(
                         "the entry '{title}' has no contentItemIdentifier or no contentItemVersion"
                     ));
                 }
-                entries.push(ended);
+                entries.push(complete_entry);
             }
             XmlEvent::End(name) => {
                 let Some(entry) = &mut entry else { return Ok(()) };
@@ -153,13 +153,13 @@ fn add_link(entry: &mut FeedEntry, start: &BytesStart<'_>) -> Result<(), String>
         return Ok(());
     };
     let mut file = FeedFile { href, ..FeedFile::default() };
-    for found in start.attributes() {
-        let found = found.map_err(|error| error.to_string())?;
+    for attribute in start.attributes() {
+        let attribute = attribute.map_err(|error| error.to_string())?;
         let value = || {
-            let text = quick_xml::escape::unescape(&found.value).map_err(|error| error.to_string())?;
+            let text = quick_xml::escape::unescape(&attribute.value).map_err(|error| error.to_string())?;
             Ok::<_, String>(text.trim().to_ascii_lowercase())
         };
-        match found.key.local_name().as_ref() {
+        match attribute.key.local_name().as_ref() {
             "length" => file.length = value()?.parse().ok(),
             "sha256Hash" => file.sha256 = Some(value()?).filter(|hash| !hash.is_empty()),
             "md5Hash" => file.md5 = Some(value()?).filter(|hash| !hash.is_empty()),
@@ -192,9 +192,9 @@ pub fn version_order(a: &str, b: &str) -> Ordering {
 pub fn newest_of_each(entries: &[FeedEntry]) -> Vec<&FeedEntry> {
     let mut newest: Vec<&FeedEntry> = Vec::new();
     for entry in entries.iter().filter(|entry| entry.is_importable()) {
-        match newest.iter_mut().find(|known| known.identifier == entry.identifier) {
+        match newest.iter_mut().find(|candidate| candidate.identifier == entry.identifier) {
             None => newest.push(entry),
-            Some(known) if version_order(&known.version, &entry.version).is_lt() => *known = entry,
+            Some(other) if version_order(&other.version, &entry.version).is_lt() => *other = entry,
             Some(_) => {}
         }
     }

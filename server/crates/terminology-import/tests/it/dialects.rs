@@ -154,22 +154,23 @@ fn the_preferred_term_of_the_dialect_is_the_display() {
         );
         let query = Parameters::from_query(&format!("system={SCT}&version={version}&code={code}{more}"));
         let input = OperationInput::from_query(&query);
-        let found = run(&terminology, TerminologyOperation::Lookup, OperationLevel::Type, input).unwrap();
-        assert_eq!(found.text("display"), Some(expected), "{dialects:?} {version} {language}");
+        let parameters =
+            run(&terminology, TerminologyOperation::Lookup, OperationLevel::Type, input).unwrap();
+        assert_eq!(parameters.text("display"), Some(expected), "{dialects:?} {version} {language}");
         let query = Parameters::from_query(&format!("url={set}{more}"));
         let page =
             run_expand(&terminology, OperationLevel::Type, OperationInput::from_query(&query)).unwrap();
         let contains = page["expansion"]["contains"].as_array().unwrap();
-        let shown = contains.iter().find(|item| item["code"] == code).unwrap();
-        assert_eq!(shown["display"], expected, "{dialects:?} {version} {language}");
+        let concept = contains.iter().find(|item| item["code"] == code).unwrap();
+        assert_eq!(concept["display"], expected, "{dialects:?} {version} {language}");
     }
 }
 
 #[test]
 fn every_term_is_a_right_display_and_a_wrong_one_is_corrected_in_the_dialect() {
     let terminology = both_editions(&[]);
-    let check = |given: &str, language: &str| {
-        let more = format!("&display={given}&displayLanguage={language}");
+    let check = |code: &str, language: &str| {
+        let more = format!("&display={code}&displayLanguage={language}");
         validate_code(&terminology, &format!("{INTERNATIONAL}?fhir_vs"), SCT, GULLET, &more)
     };
     for right in ["Esophagus", "Oesophagus", "Gullet", "Esophageal_structure"] {
@@ -201,7 +202,7 @@ fn designations_state_their_dialects() {
     assert_eq!(british, ["Esophageal_structure", "Gullet"]);
     let query = Parameters::from_query(&format!("system={SCT}&version={INTERNATIONAL}&code={GULLET}"));
     let input = OperationInput::from_query(&query);
-    let found = run(&terminology, TerminologyOperation::Lookup, OperationLevel::Type, input).unwrap();
-    let with_dialect = found.all("designation").filter(|designation| !designation.extension.is_empty());
-    assert_eq!(with_dialect.count(), 4, "{}", short(Ok(found.clone())));
+    let parameters = run(&terminology, TerminologyOperation::Lookup, OperationLevel::Type, input).unwrap();
+    let with_dialect = parameters.all("designation").filter(|designation| !designation.extension.is_empty());
+    assert_eq!(with_dialect.count(), 4, "{}", short(Ok(parameters.clone())));
 }

@@ -46,8 +46,8 @@ fn lookup(terminology: &Terminology, code: &str) -> String {
     for parameter in answer["parameter"].as_array().unwrap() {
         let part = |name: &str| {
             let parts = parameter["part"].as_array().into_iter().flatten();
-            let found = parts.into_iter().find(|part| part["name"] == name);
-            found.map(|part| part.as_object().unwrap().values().next_back().unwrap().to_string())
+            let part_of_name = parts.into_iter().find(|part| part["name"] == name);
+            part_of_name.map(|part| part.as_object().unwrap().values().next_back().unwrap().to_string())
         };
         match parameter["name"].as_str().unwrap() {
             "display" => actual.push(parameter["valueString"].to_string()),
@@ -228,8 +228,8 @@ fn files_of_two_years_or_of_one_kind_are_separate_releases() {
     let versions = |paths: Vec<PathBuf>| {
         let loaded =
             group_releases(paths).into_iter().map(|release| release.import(&mut |_| {}).unwrap().index);
-        let told = loaded.map(|index| format!("{} {}", index.version().unwrap(), index.concepts()));
-        told.collect::<Vec<_>>()
+        let editions = loaded.map(|index| format!("{} {}", index.version().unwrap(), index.concepts()));
+        editions.collect::<Vec<_>>()
     };
     assert_eq!(versions(vec![codes.clone(), next.clone()]), ["2025 7", "2026 10"]);
     assert_eq!(versions(vec![next, tables.clone(), codes.clone()]), ["2026 10", "2025 10"]);

@@ -58,12 +58,12 @@ fn a_fault_says_what_is_missing() {
         |products: &str, packages: &str| import_files(files(products, packages)).unwrap_err().to_string();
     assert!(error(PRODUCTS, PACKAGES).contains("no version found: the directory states none"));
     let folder = tempfile::tempdir().unwrap();
-    let named = folder.path().join("ndctext-20260105");
-    fs::create_dir(&named).unwrap();
+    let package = folder.path().join("ndctext-20260105");
+    fs::create_dir(&package).unwrap();
     for (name, bytes) in files(PRODUCTS, &PACKAGES.replace("|55555-123|", "|55555-124|")) {
-        fs::write(named.join(name), bytes).unwrap();
+        fs::write(package.join(name), bytes).unwrap();
     }
-    let mut releases = group_releases_as(vec![named], &StatedRelease::default());
+    let mut releases = group_releases_as(vec![package], &StatedRelease::default());
     let error = releases.pop().unwrap().import(&mut |_| {}).unwrap_err().to_string();
     assert_eq!(error, "package.txt:3: the product 55555-124 of the package 55555-123-4 does not exist");
 }

@@ -26,16 +26,16 @@ fn check(terminology: &Terminology, constraint: &str, expected: &str) {
         answer if answer.starts_with("false") => false,
         other => panic!("{constraint}: {other}"),
     };
-    let found: Vec<_> = plants.into_iter().filter(is_in).map(|code| &code[..3]).collect();
-    assert_eq!(found.join(" "), expected, "{constraint}");
+    let codes_in: Vec<_> = plants.into_iter().filter(is_in).map(|code| &code[..3]).collect();
+    assert_eq!(codes_in.join(" "), expected, "{constraint}");
     // `$expand` computes sets for the parts of the constraint, and must return the same concepts.
     let body = serde_json::json!({ "resourceType": "Parameters", "parameter": [{ "name": "url", "valueUri": set }] });
     let body = Parameters::from_json(body.to_string().as_bytes()).unwrap();
     let expanded = run_expand(terminology, OperationLevel::Type, OperationInput::from_body(&body)).unwrap();
     let codes = expanded.to_string();
-    let listed = |code: &&str| codes.contains(&format!("\"700{code}\""));
-    let found: Vec<_> = plants.into_iter().filter(listed).map(|code| &code[..3]).collect();
-    assert_eq!(found.join(" "), expected, "$expand of {constraint}");
+    let is_in_system = |code: &&str| codes.contains(&format!("\"700{code}\""));
+    let names: Vec<_> = plants.into_iter().filter(is_in_system).map(|code| &code[..3]).collect();
+    assert_eq!(names.join(" "), expected, "$expand of {constraint}");
 }
 
 #[test]

@@ -100,9 +100,9 @@ fn all_forms_of_a_table_are_the_same_code_system() {
                 (text.chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect(), &latin1),
             ];
             for (at, (bytes, options)) in forms.iter().enumerate() {
-                let found =
+                let import_result =
                     import(name, bytes, options).unwrap_or_else(|error| panic!("form {at}: {error}\n{text}"));
-                assert_eq!(found, expected, "form {at} of\n{text}");
+                assert_eq!(import_result, expected, "form {at} of\n{text}");
             }
         }
     }

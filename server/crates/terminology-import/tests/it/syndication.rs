@@ -82,11 +82,11 @@ fn entries_have_their_file_and_what_they_need() {
 #[test]
 fn an_entry_is_named_by_its_item_or_its_version() {
     let entries = entries();
-    let named = |name: &str| entries.iter().filter(|entry| entry.is_named(name)).count();
-    assert_eq!(named("http://snomed.info/sct/11000000009"), 3);
-    assert_eq!(named("http://snomed.info/sct/11000000009/version/20240301"), 1);
-    assert_eq!(named("https://garden.example/ValueSet/plants|1.10.0"), 1);
-    assert_eq!(named("https://garden.example/ValueSet/plants|1.1"), 0);
+    let count_of = |name: &str| entries.iter().filter(|entry| entry.is_named(name)).count();
+    assert_eq!(count_of("http://snomed.info/sct/11000000009"), 3);
+    assert_eq!(count_of("http://snomed.info/sct/11000000009/version/20240301"), 1);
+    assert_eq!(count_of("https://garden.example/ValueSet/plants|1.10.0"), 1);
+    assert_eq!(count_of("https://garden.example/ValueSet/plants|1.1"), 0);
 }
 
 #[test]

@@ -11,20 +11,20 @@ use crate::support::release_path;
 
 /// Returns the files of a release as pairs of path within the release and content.
 fn files(root: &Path) -> Vec<(String, Vec<u8>)> {
-    fn collect(root: &Path, at: &Path, found: &mut Vec<(String, Vec<u8>)>) {
+    fn collect(root: &Path, at: &Path, files: &mut Vec<(String, Vec<u8>)>) {
         for entry in fs::read_dir(at).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                collect(root, &path, found);
+                collect(root, &path, files);
             } else {
                 let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
-                found.push((name, fs::read(&path).unwrap()));
+                files.push((name, fs::read(&path).unwrap()));
             }
         }
     }
-    let mut found = Vec::new();
-    collect(root, root, &mut found);
-    found
+    let mut files = Vec::new();
+    collect(root, root, &mut files);
+    files
 }
 
 /// Imports these files with one file replaced, and returns a hash of the index.
@@ -46,9 +46,9 @@ fn read(files: &[(String, Vec<u8>)], name: &str, content: &[u8]) -> Result<u64, 
 fn check(release_name: &str, ending: &str, separator: u8, tables: usize) {
     let files = files(&release_path(release_name));
     let whole = read(&files, "", b"").unwrap();
-    let mut seen = 0;
+    let mut count = 0;
     for (name, bytes) in files.iter().filter(|(name, _)| name.ends_with(ending)) {
-        seen += 1;
+        count += 1;
         let text = bytes.trim_ascii_end();
         assert_eq!(read(&files, name, text).as_ref(), Ok(&whole), "{name} without the last line end");
         let line = text.split(|byte| *byte == b'\n').count();
@@ -61,7 +61,7 @@ fn check(release_name: &str, ending: &str, separator: u8, tables: usize) {
         // An empty file, which lacks the headings, is rejected. RRF tables have no headings.
         assert!(read(&files, name, b"").is_err() || ending == ".RRF", "{name}");
     }
-    assert_eq!(seen, tables, "{release_name}");
+    assert_eq!(count, tables, "{release_name}");
 }
 
 #[test]

@@ -99,8 +99,9 @@ pub fn pins_version(value_set: &[u8], url: &str, version: &str) -> bool {
     let header = serde_json::from_slice::<ResourceHeader>(value_set).ok();
     let compiled = header.and_then(|header| ValueSet::compile(&header, value_set).ok());
     let is_pin = |rule: &IncludeRule| {
-        let named = rule.version.as_deref().filter(|named| *named != "*");
-        rule.system.as_deref() == Some(url) && named.is_some_and(|named| canonical::matches(named, version))
+        let version_of_rule = rule.version.as_deref().filter(|version_text| *version_text != "*");
+        rule.system.as_deref() == Some(url)
+            && version_of_rule.is_some_and(|rule_version| canonical::matches(rule_version, version))
     };
     compiled.is_some_and(|set| set.compose.rules().any(is_pin))
 }

@@ -193,19 +193,19 @@ impl Catalog {
         let by_operator = is_unversioned
             .then(|| resources.find(url, Some(self.preferred_versions.version_of(url)?)))
             .flatten();
-        let stored = by_operator.or_else(|| resources.find(url, version))?;
+        let resource = by_operator.or_else(|| resources.find(url, version))?;
         if version.is_none() && tracing::enabled!(tracing::Level::DEBUG) {
-            let others = || resources.versions(url).iter().filter(|other| !std::ptr::eq(&***other, stored));
-            let why = match (others().next().map(|other| (stored.header(), other.header())), &self.base) {
+            let others = || resources.versions(url).iter().filter(|other| !std::ptr::eq(&***other, resource));
+            let why = match (others().next().map(|other| (resource.header(), other.header())), &self.base) {
                 _ if by_operator.is_some() => "the configuration prefers it",
                 (Some((Some(header), Some(other))), _) => reason(header, other),
                 (_, Some(_)) => "the request contains it",
-                _ => return Some(stored),
+                _ => return Some(resource),
             };
-            let version = stored.header().and_then(|header| header.version.as_deref()).unwrap_or_default();
+            let version = resource.header().and_then(|header| header.version.as_deref()).unwrap_or_default();
             tracing::debug!(resource = T::KIND, url, version, why, "chose a version");
         }
-        Some(stored)
+        Some(resource)
     }
 
     /// The index of the code system with an id, if there is one and it is valid.
@@ -257,11 +257,11 @@ impl Catalog {
         code: &str,
         budget: &Budget<'_>,
     ) -> Result<Option<&StoredResource<CodeSystem>>, Unprocessable> {
-        let stored = self.with_built_in(url, version, || match CodeGrammar::for_system(url) {
+        let system_result = self.with_built_in(url, version, || match CodeGrammar::for_system(url) {
             Some(grammar) => self.built_in.concept(grammar, code).or_else(|| built_in::system(url)),
             None => built_in::system(url),
         });
-        self.with_expression(stored, url, code, budget)
+        self.with_expression(system_result, url, code, budget)
     }
 
     /// A code system, or the excerpt of it that contains an expression if the code is a valid one.
@@ -272,10 +272,12 @@ impl Catalog {
         code: &str,
         budget: &Budget<'_>,
     ) -> Result<Option<&'a StoredResource<CodeSystem>>, Unprocessable> {
-        let Some(stored) = system.filter(|_| expression::is_expression(url, code)) else { return Ok(system) };
-        match self.built_in.expression(stored.get(budget)?, code, budget) {
+        let Some(code_system) = system.filter(|_| expression::is_expression(url, code)) else {
+            return Ok(system);
+        };
+        match self.built_in.expression(code_system.get(budget)?, code, budget) {
             Err(ExpressionFault::Exhausted(exhausted)) => Err(exhausted.into()),
-            excerpt => Ok(Some(excerpt.unwrap_or(stored))),
+            excerpt => Ok(Some(excerpt.unwrap_or(code_system))),
         }
     }
 
@@ -327,9 +329,10 @@ impl Catalog {
             return Ok(None);
         }
         let own = system.version.as_deref();
-        let stored = self.layers().flat_map(|layer| layer.code_systems.versions(SNOMED_CT));
-        let mut releases: Vec<_> =
-            stored.filter_map(|resource| Some((EditionRelease::of(resource.header()?)?, resource))).collect();
+        let versions = self.layers().flat_map(|layer| layer.code_systems.versions(SNOMED_CT));
+        let mut releases: Vec<_> = versions
+            .filter_map(|resource| Some((EditionRelease::of(resource.header()?)?, resource)))
+            .collect();
         releases.sort_by(|(a, _), (b, _)| b.date.cmp(a.date));
         for (EditionRelease { edition, date, .. }, resource) in releases {
             let version = format!("{edition}/version/{date}");
@@ -357,15 +360,15 @@ impl Catalog {
         version: Option<&str>,
         built_in: impl FnOnce() -> Option<&'a StoredResource<CodeSystem>>,
     ) -> Option<&'a StoredResource<CodeSystem>> {
-        let stored = self.stored_code_system(url, version);
+        let own_system = self.stored_code_system(url, version);
         let complete = |r: &&StoredResource<CodeSystem>| {
             r.header().is_some_and(|h| h.content.is_none_or(|c| c == ContentMode::Complete))
         };
-        if stored.as_ref().is_some_and(complete) {
-            return stored;
+        if own_system.as_ref().is_some_and(complete) {
+            return own_system;
         }
         let Some(requested) = version.filter(|requested| *requested != "*") else {
-            return built_in().or(stored);
+            return built_in().or(own_system);
         };
         // Most built-in systems have no version, so a requested version is matched against the stored
         // resource.
@@ -374,8 +377,8 @@ impl Catalog {
                 .and_then(|h| h.version.as_deref())
                 .is_some_and(|have| canonical::matches(requested, have))
         };
-        match stored {
-            Some(stored) => Some(built_in().unwrap_or(stored)),
+        match own_system {
+            Some(own) => Some(built_in().unwrap_or(own)),
             None => built_in().filter(has_version),
         }
     }
@@ -385,11 +388,11 @@ impl Catalog {
     fn stored_code_system(&self, url: &str, version: Option<&str>) -> Option<&StoredResource<CodeSystem>> {
         let mut without_codes = None;
         for layer in self.layers() {
-            let Some(stored) = layer.find_in_layer(&layer.code_systems, url, version) else { continue };
-            match stored.header().and_then(|header| header.content).unwrap_or_default() {
-                ContentMode::Complete | ContentMode::Fragment => return Some(stored),
+            let Some(candidate) = layer.find_in_layer(&layer.code_systems, url, version) else { continue };
+            match candidate.header().and_then(|header| header.content).unwrap_or_default() {
+                ContentMode::Complete | ContentMode::Fragment => return Some(candidate),
                 ContentMode::Example | ContentMode::NotPresent => {
-                    without_codes.get_or_insert(stored);
+                    without_codes.get_or_insert(candidate);
                 }
                 ContentMode::Supplement => {}
             }
@@ -569,8 +572,8 @@ impl Catalog {
         budget: &Budget<'_>,
     ) -> Result<Option<&ConceptMap>, Unprocessable> {
         let mut layers = self.layers();
-        let stored = layers.find_map(|layer| layer.find_in_layer(&layer.concept_maps, url, version));
-        stored.map(|stored| stored.get(budget)).transpose()
+        let resource = layers.find_map(|layer| layer.find_in_layer(&layer.concept_maps, url, version));
+        resource.map(|map| map.get(budget)).transpose()
     }
 
     /// The preferred version of every concept map that is not retired, in the order of their URLs, those of
@@ -585,11 +588,11 @@ impl Catalog {
             urls.sort_unstable();
             budget.spend(urls.len())?;
             for url in urls {
-                let stored = layer.find_in_layer(&layer.concept_maps, url, None);
-                let status = stored.and_then(|stored| stored.header()?.status.as_deref());
+                let named_map = layer.find_in_layer(&layer.concept_maps, url, None);
+                let status = named_map.and_then(|resource| resource.header()?.status.as_deref());
                 match layer.concept_map(url, None, budget) {
                     _ if status == Some("retired") => {}
-                    Ok(Some(map)) if maps.iter().all(|known| known.url != map.url) => maps.push(map),
+                    Ok(Some(map)) if maps.iter().all(|other| other.url != map.url) => maps.push(map),
                     Err(Unprocessable::Broken { .. }) | Ok(_) => {}
                     Err(exhausted) => return Err(exhausted),
                 }
@@ -641,8 +644,8 @@ impl Catalog {
             versions.dedup();
             versions
         };
-        let stored = self.code_systems.by_url.iter().map(|(url, list)| (url.clone(), versions(url, list)));
-        let mut all: BTreeMap<_, _> = stored.filter(|(_, versions)| !versions.is_empty()).collect();
+        let of_store = self.code_systems.by_url.iter().map(|(url, list)| (url.clone(), versions(url, list)));
+        let mut all: BTreeMap<_, _> = of_store.filter(|(_, versions)| !versions.is_empty()).collect();
         for url in built_in::URLS {
             let built_in = built_in::system(url).map(std::ptr::from_ref);
             if self.code_system(url, None).map(std::ptr::from_ref) == built_in {

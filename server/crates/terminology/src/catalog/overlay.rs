@@ -90,16 +90,16 @@ impl OverlayCache {
     pub(crate) fn overlay_for(
         &self,
         catalog: &Arc<Catalog>,
-        sent: SentResources<'_>,
+        sent_resources: SentResources<'_>,
         budget: &Budget<'_>,
     ) -> Result<Option<Arc<CatalogOverlay>>, TxError> {
-        let SentResources { resources: sent, caller, cache_id } = sent;
-        if sent.is_empty() && cache_id.is_none() {
+        let SentResources { resources: sent_resources, caller, cache_id } = sent_resources;
+        if sent_resources.is_empty() && cache_id.is_none() {
             return Ok(None);
         }
         budget.set_activity("reading the resources of the request");
-        let mut resources = Vec::with_capacity(sent.len());
-        for json in sent {
+        let mut resources = Vec::with_capacity(sent_resources.len());
+        for json in sent_resources {
             budget.spend(RESOURCE_STEPS + json.get().len() / BYTES_PER_STEP)?;
             resources.extend(self.cached_resource(json)?);
         }
@@ -163,13 +163,17 @@ impl OverlayCache {
     }
 
     /// Adds resources to those under a `cache-id`, and returns all of them.
-    fn add_to_client_cache(&self, client: &ClientCacheKey, sent: Vec<CachedResource>) -> Vec<CachedResource> {
+    fn add_to_client_cache(
+        &self,
+        client: &ClientCacheKey,
+        resources: Vec<CachedResource>,
+    ) -> Vec<CachedResource> {
         let mut memory = self.lock();
         let mut all = memory.clients.get(client).cloned().unwrap_or_default();
-        if sent.is_empty() {
+        if resources.is_empty() {
             return all;
         }
-        all.extend(sent);
+        all.extend(resources);
         // Resources sent last take precedence.
         let mut urls = HashSet::new();
         all.reverse();
@@ -208,8 +212,8 @@ mod tests {
         let first = over(&catalog);
         assert!(first.catalog.value_set("urn:set", None, &Budget::default()).unwrap().is_some());
         assert!(Arc::ptr_eq(&first, &over(&catalog)));
-        let changed = Arc::new(Catalog::default());
-        let second = over(&changed);
+        let next = Arc::new(Catalog::default());
+        let second = over(&next);
         assert!(!Arc::ptr_eq(&first, &second));
         let set = |overlay: &Arc<CatalogOverlay>| {
             std::ptr::from_ref(

@@ -181,8 +181,8 @@ fn dated_version(header: &ResourceHeader) -> DatedVersion<'_> {
 }
 
 /// Returns why a resource is preferred to another one, as a short text for the log.
-pub(super) fn reason(chosen: &ResourceHeader, other: &ResourceHeader) -> &'static str {
-    let (rank, other_rank) = (rank(chosen), rank(other));
+pub(super) fn reason(winner: &ResourceHeader, other: &ResourceHeader) -> &'static str {
+    let (rank, other_rank) = (rank(winner), rank(other));
     if rank.is_unpublished != other_rank.is_unpublished {
         return "it is published";
     }
@@ -195,11 +195,11 @@ pub(super) fn reason(chosen: &ResourceHeader, other: &ResourceHeader) -> &'stati
     if rank.is_not_in_use != other_rank.is_not_in_use {
         return "it is in use, and the other one is retired or precedes a release";
     }
-    let editions = [chosen, other].map(|header| EditionRelease::of(header).map(|release| release.edition));
+    let editions = [winner, other].map(|header| EditionRelease::of(header).map(|release| release.edition));
     if editions[0] != editions[1] && editions.iter().all(Option::is_some) {
         return "it is of the default edition of SNOMED CT";
     }
-    match dated_version(chosen).compare(&dated_version(other)).1 {
+    match dated_version(winner).compare(&dated_version(other)).1 {
         VersionReason::Newer => "it is newer by the scheme of both versions",
         VersionReason::LaterDate => "its date is later, and the versions have different schemes",
         VersionReason::Scheme => "its version has the preferred scheme, and no date decides",

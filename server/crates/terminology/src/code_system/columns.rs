@@ -112,8 +112,8 @@ impl<R: Read> IndexReader<R> {
         let mut player = Self { input, sum: Hasher::new(), format: FORMAT };
         let mut magic = [0; 8];
         let mut numbers = [0_u32; 2];
-        let begun = player.fill(&mut magic).and_then(|()| player.fill(bytemuck::bytes_of_mut(&mut numbers)));
-        begun.map_err(|error| match error.kind() {
+        let result = player.fill(&mut magic).and_then(|()| player.fill(bytemuck::bytes_of_mut(&mut numbers)));
+        result.map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => invalid("the file is too short to be an index of Trefoil"),
             _ => error,
         })?;

@@ -248,9 +248,9 @@ impl ConceptSet {
     fn next_with(&self, mut from: u32, end: u32, is_in: bool) -> Option<u32> {
         while from < end {
             let word = self.word(from as usize / 64);
-            let wanted = (if is_in { word } else { !word }) >> (from % 64);
-            if wanted != 0 {
-                return Some(from + wanted.trailing_zeros());
+            let bits = (if is_in { word } else { !word }) >> (from % 64);
+            if bits != 0 {
+                return Some(from + bits.trailing_zeros());
             }
             from = (from / 64 + 1) * 64;
         }

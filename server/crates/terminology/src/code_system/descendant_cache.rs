@@ -50,9 +50,9 @@ impl DescendantCache {
         of: u32,
         budget: &Budget<'_>,
     ) -> Result<Arc<ConceptSet>, BudgetExhausted> {
-        if let Some(known) = self.0.get().and_then(|cache| cache.get(&of)) {
-            budget.spend_words(known.words(), false)?;
-            return Ok(known);
+        if let Some(set) = self.0.get().and_then(|cache| cache.get(&of)) {
+            budget.spend_words(set.words(), false)?;
+            return Ok(set);
         }
         let mut below = ConceptSet::empty(hierarchy.len());
         budget.spend_words(below.words(), false)?;

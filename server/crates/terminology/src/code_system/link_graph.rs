@@ -40,15 +40,16 @@ impl LinkGraph {
     pub(super) fn find_cycle(&self) -> Vec<u32> {
         // Removes nodes without remaining parents or children, which cannot be part of a cycle. Every
         // remaining node has a remaining parent, so a walk upward must reach a node twice.
-        let mut left: Vec<bool> = vec![true; self.len as usize];
+        let mut is_remaining: Vec<bool> = vec![true; self.len as usize];
         for (up, down) in [(&self.parents, &self.children), (&self.children, &self.parents)] {
-            let count = |n: u32, left: &[bool]| up.row(n).iter().filter(|p| left[**p as usize]).count();
-            let mut waiting: Vec<usize> = (0..self.len).map(|n| count(n, &left)).collect();
+            let count =
+                |n: u32, remaining: &[bool]| up.row(n).iter().filter(|p| remaining[**p as usize]).count();
+            let mut waiting: Vec<usize> = (0..self.len).map(|n| count(n, &is_remaining)).collect();
             let mut free: Vec<u32> =
-                (0..self.len).filter(|n| left[*n as usize] && waiting[*n as usize] == 0).collect();
+                (0..self.len).filter(|n| is_remaining[*n as usize] && waiting[*n as usize] == 0).collect();
             while let Some(node) = free.pop() {
-                left[node as usize] = false;
-                for &next in down.row(node).iter().filter(|n| left[**n as usize]) {
+                is_remaining[node as usize] = false;
+                for &next in down.row(node).iter().filter(|n| is_remaining[**n as usize]) {
                     waiting[next as usize] -= 1;
                     if waiting[next as usize] == 0 {
                         free.push(next);
@@ -56,16 +57,16 @@ impl LinkGraph {
                 }
             }
         }
-        let Some(start) = left.iter().position(|left| *left) else { return Vec::new() };
+        let Some(start) = is_remaining.iter().position(|is_there| *is_there) else { return Vec::new() };
         let (mut path, mut here) = (Vec::new(), start as u32);
         // Position of each node in the path.
-        let mut seen = vec![None; left.len()];
+        let mut order = vec![None; is_remaining.len()];
         loop {
             path.push(here);
-            if let Some(first) = seen[here as usize].replace(path.len() - 1) {
+            if let Some(first) = order[here as usize].replace(path.len() - 1) {
                 return path.split_off(first);
             }
-            let up = self.parents.row(here).iter().copied().find(|p| left[*p as usize]);
+            let up = self.parents.row(here).iter().copied().find(|p| is_remaining[*p as usize]);
             here = up.expect("a remaining node has a remaining parent");
         }
     }

@@ -54,8 +54,8 @@ impl CodeSystem {
         budget: &Budget<'_>,
     ) -> Result<Option<ConceptSet>, BudgetExhausted> {
         let kind = if self.attributes.is_empty() { None } else { self.find(name) };
-        let stored = self.names.find(name);
-        if name == DEFINITION || kind.is_none() && stored.is_none() {
+        let own_name = self.names.find(name);
+        if name == DEFINITION || kind.is_none() && own_name.is_none() {
             return Ok(None);
         }
         let mut passing = ConceptSet::empty(self.len());
@@ -75,7 +75,7 @@ impl CodeSystem {
                 }
                 Ok::<_, BudgetExhausted>(true)
             };
-        if let Some(name) = stored {
+        if let Some(name) = own_name {
             let sources = self.sources_of(SourceColumn::Property(name), budget)?;
             if !add_sources(&sources, 0..u32::MAX, &|value| self.values.get(value))? {
                 return Ok(None);
@@ -152,12 +152,12 @@ impl CodeSystem {
         let definition = self.definition(concept).filter(|_| name == DEFINITION);
         let name = self.names.find(name);
         let mine = move |property: &&[u32; 2]| Some(property[0]) == name;
-        let stored =
+        let values =
             self.properties.row(concept).iter().filter(mine).map(|property| self.values.get(property[1]));
         let defined = self.attributes(concept).filter(move |attribute| Some(attribute.kind) == kind);
         definition
             .into_iter()
-            .chain(stored)
+            .chain(values)
             .chain(defined.map(|attribute| self.text_of_value(attribute.value)))
     }
 
@@ -190,8 +190,8 @@ impl CodeSystem {
     /// The value of an extension of a concept, as text.
     pub(crate) fn extension(&self, concept: u32, url: &str) -> Option<&str> {
         let name = self.names.find(url)?;
-        let found = self.properties.row(concept).iter().find(|property| property[0] == name)?;
-        Some(self.values.get(found[1]))
+        let property = self.properties.row(concept).iter().find(|property| property[0] == name)?;
+        Some(self.values.get(property[1]))
     }
 
     /// The declared type and URI of a property.

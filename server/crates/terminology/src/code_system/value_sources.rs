@@ -111,9 +111,9 @@ impl SourceColumns {
         column: SourceColumn,
         pairs: impl FnOnce() -> Result<Vec<(u32, u32)>, E>,
     ) -> Result<Arc<ValueSources>, E> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&column).cloned();
-        if let Some(known) = known {
-            return Ok(known);
+        let cached = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&column).cloned();
+        if let Some(cached) = cached {
+            return Ok(cached);
         }
         let sources = Arc::new(ValueSources::new(pairs()?));
         let mut columns = self.0.write().unwrap_or_else(PoisonError::into_inner);
@@ -136,14 +136,14 @@ mod tests {
             let mut set = ConceptSet::default();
             wanted.iter().rev().for_each(|value| set.insert(*value));
             let sources = ValueSources::new(pairs.clone());
-            let mut found = Vec::new();
-            sources.for_each_of(&set, |concepts| { found.extend_from_slice(concepts); Ok::<_, ()>(()) }).unwrap();
+            let mut columns = Vec::new();
+            sources.for_each_of(&set, |concepts| { columns.extend_from_slice(concepts); Ok::<_, ()>(()) }).unwrap();
             let mut pairs = pairs;
             pairs.sort_unstable();
             pairs.dedup();
             let expected: Vec<u32> =
                 pairs.iter().filter(|(value, _)| wanted.contains(value)).map(|(_, concept)| *concept).collect();
-            prop_assert_eq!(found, expected);
+            prop_assert_eq!(columns, expected);
         }
     }
 }

@@ -74,8 +74,8 @@ impl Equivalence {
             (None, None) => return Err("equivalence is missing".to_owned()),
         };
         let names = |one: &Self| if equivalence.is_some() { one.code() } else { one.relationship() };
-        let known = Self::ALL.iter().find(|one| names(one) == code);
-        known.copied().ok_or_else(|| {
+        let relation = Self::ALL.iter().find(|one| names(one) == code);
+        relation.copied().ok_or_else(|| {
             let mut all: Vec<&str> = Self::ALL.iter().map(names).collect();
             all.dedup();
             format!("{member} is '{code}'; use one of {}", all.join(", "))

@@ -244,7 +244,7 @@ impl<'a> Classifier<'a> {
         attributes.sort_by_key(|attribute| attribute.group);
         let together =
             |a: &ConceptAttribute<'_>, b: &ConceptAttribute<'_>| a.group != 0 && a.group == b.group;
-        let stored = |attribute: &ConceptAttribute<'_>| {
+        let own_value = |attribute: &ConceptAttribute<'_>| {
             let value = match attribute.value {
                 AttributeValue::Concept(concept) => GroupValue::Concept(concept),
                 AttributeValue::Literal(text) => GroupValue::Literal(text.to_owned()),
@@ -252,7 +252,7 @@ impl<'a> Classifier<'a> {
             (attribute.kind, value)
         };
         let groups = attributes.chunk_by(together).map(|group| AttributeGroup {
-            attributes: group.iter().map(stored).collect(),
+            attributes: group.iter().map(own_value).collect(),
             is_ungrouped: group[0].group == 0,
         });
         groups.collect()

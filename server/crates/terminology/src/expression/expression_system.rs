@@ -168,7 +168,7 @@ impl<'a> ExcerptBuilder<'a> {
                 break;
             }
         }
-        let built = self.builder.build().expect("an excerpt has less text than its code system");
-        Ok(built.into_excerpt())
+        let excerpt = self.builder.build().expect("an excerpt has less text than its code system");
+        Ok(excerpt.into_excerpt())
     }
 }

@@ -107,24 +107,24 @@ impl Classifier<'_> {
         items: &[T],
         is_below: impl Fn(&T, &T) -> Result<bool, ExpressionFault>,
     ) -> Result<Vec<T>, ExpressionFault> {
-        let mut kept: Vec<T> = Vec::new();
+        let mut minimal: Vec<T> = Vec::new();
         for item in items {
             let mut is_implied = false;
-            for other in &kept {
+            for other in &minimal {
                 is_implied = is_implied || is_below(other, item)?;
             }
             if is_implied {
                 continue;
             }
             let mut specific = Vec::new();
-            for other in kept {
+            for other in minimal {
                 if !is_below(item, &other)? {
                     specific.push(other);
                 }
             }
-            kept = specific;
-            kept.push(item.clone());
+            minimal = specific;
+            minimal.push(item.clone());
         }
-        Ok(kept)
+        Ok(minimal)
     }
 }

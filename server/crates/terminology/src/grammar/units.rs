@@ -90,11 +90,11 @@ impl UnitAtom {
 pub(super) fn parse_unit(code: &str) -> Result<ParsedCode, String> {
     let unit = parse(code)?;
     let canonical = canonical_of(&unit.dimension);
-    let measured = TABLE.atoms.get(&*canonical).and_then(|atom| match atom.definition {
+    let property = TABLE.atoms.get(&*canonical).and_then(|atom| match atom.definition {
         UnitDefinition::Base(property) => Some(("property", property.to_owned())),
         _ => None,
     });
-    let properties = std::iter::once((CANONICAL, canonical)).chain(measured).collect();
+    let properties = std::iter::once((CANONICAL, canonical)).chain(property).collect();
     Ok(ParsedCode { code: code.to_owned(), display: Some(unit.name), other_displays: Vec::new(), properties })
 }
 
@@ -319,7 +319,7 @@ fn find_atom(symbol: &str) -> Option<FoundAtom> {
     find(symbol, "").or_else(|| {
         let mut atoms =
             TABLE.prefixes.iter().filter_map(|[code, name]| find(symbol.strip_prefix(code)?, name));
-        atoms.find(|found| found.atom.metric)
+        atoms.find(|candidate| candidate.atom.metric)
     })
 }
 

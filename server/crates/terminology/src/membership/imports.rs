@@ -79,7 +79,7 @@ fn walk_imports<'a>(
     pins: &VersionPins,
     unknown: &impl Fn(&str) -> TxError,
     path: &mut Vec<&'a ValueSet>,
-    done: &mut HashSet<*const ValueSet>,
+    visited: &mut HashSet<*const ValueSet>,
     budget: &Budget<'_>,
 ) -> Result<(), TxError> {
     let set = scope.set;
@@ -94,7 +94,7 @@ fn walk_imports<'a>(
             Unprocessable::ImportsTooDeep { value_set: path[0].url.clone(), limit: IMPORT_DEPTH }.into()
         );
     }
-    if done.contains(&std::ptr::from_ref(set)) {
+    if visited.contains(&std::ptr::from_ref(set)) {
         return Ok(());
     }
     budget.spend(set.compose.include.len() / 8)?;
@@ -105,10 +105,10 @@ fn walk_imports<'a>(
             let (url, version) = import_target(canonical, pins);
             unknown(&canonical::join(url, version))
         })?;
-        walk_imports(catalog, imported, pins, unknown, path, done, budget)?;
+        walk_imports(catalog, imported, pins, unknown, path, visited, budget)?;
     }
     path.pop();
-    done.insert(std::ptr::from_ref(set));
+    visited.insert(std::ptr::from_ref(set));
     Ok(())
 }
 
@@ -154,10 +154,10 @@ pub(crate) fn code_systems_of<'a>(
 ) -> Result<Vec<&'a str>, TxError> {
     let (mut out, mut urls) = (Vec::new(), HashSet::new());
     let mut waiting = vec![scope];
-    let mut seen: HashSet<*const ValueSet> = HashSet::new();
+    let mut visited: HashSet<*const ValueSet> = HashSet::new();
     while let Some(scope) = waiting.pop() {
         let set = scope.set;
-        if !seen.insert(std::ptr::from_ref(set)) {
+        if !visited.insert(std::ptr::from_ref(set)) {
             continue;
         }
         for include in &set.compose.include {

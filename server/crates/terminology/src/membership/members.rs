@@ -63,14 +63,14 @@ impl<'a> ValueSetMembers<'a> {
         if !is_first {
             self.unions.subtract_from(&mut part, true, budget)?;
         }
-        let mut kept = 0;
+        let mut length = 0;
         if is_first || part.open || !part.is_empty() {
-            kept = part.bits.words();
+            length = part.bits.words();
             self.unions.add_part(&part, budget)?;
             self.parts.push(part);
         }
         // Of thousands of overlapping includes, most have few codes of their own.
-        budget.restore_memory(budget.memory() + 8 * before.saturating_sub(kept));
+        budget.restore_memory(budget.memory() + 8 * before.saturating_sub(length));
         Ok(())
     }
 
@@ -238,8 +238,8 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
         scope: ValueSetScope<'a>,
     ) -> Result<Rc<(ValueSetMembers<'a>, PartUnions<'a>)>, TxError> {
         let key = std::ptr::from_ref(scope.set);
-        if let Some(known) = self.known.get(&key) {
-            return Ok(known.clone());
+        if let Some(members) = self.known.get(&key) {
+            return Ok(members.clone());
         }
         let members = self.collect(scope)?;
         let unions = members.union(self.budget)?;
@@ -256,8 +256,8 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
         url: &'a str,
         out: &mut ValueSetMembers<'a>,
     ) -> Result<(), TxError> {
-        let written = include.version.as_deref();
-        let requested = self.pins.replacing(url, written).or(written);
+        let include_version = include.version.as_deref();
+        let requested = self.pins.replacing(url, include_version).or(include_version);
         let part = |system, bits, open| MemberPart {
             url,
             system,
@@ -268,7 +268,7 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
             open,
             is_imported: false,
         };
-        out.used_pins.extend(self.pins.used_by_include(url, written));
+        out.used_pins.extend(self.pins.used_by_include(url, include_version));
         if requested.is_none() && self.catalog.is_endless(url) {
             return self.collect_grammar_codes(set, include, url, out);
         }
@@ -277,13 +277,13 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
             match &include.listed {
                 // A value set that lists its codes can be expanded without the code system, as far as its
                 // codes are right.
-                Some(listed) if self.trust_lists => {
-                    let item = |(code, listed)| MemberCode { code, concept: None, listed: Some(listed) };
-                    let items: Vec<_> = in_order(listed).map(item).collect();
+                Some(list) if self.trust_lists => {
+                    let item = |(code, list)| MemberCode { code, concept: None, listed: Some(list) };
+                    let items: Vec<_> = in_order(list).map(item).collect();
                     let mut part = part(None, ConceptSet::default(), false);
                     part.unknown_codes = items.iter().map(|item| item.code).collect();
                     part.listed = Some(items);
-                    self.budget.spend(listed.len())?;
+                    self.budget.spend(list.len())?;
                     out.push(part, self.budget)?;
                 }
                 _ => {
@@ -308,18 +308,18 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
                 .into());
             }
             let is_fragment = system.content == ContentMode::Fragment;
-            if let Some(listed) = &include.listed {
-                self.budget.spend(2 * listed.len())?;
+            if let Some(list) = &include.listed {
+                self.budget.spend(2 * list.len())?;
                 let mut part = part(Some(system), ConceptSet::empty(system.len()), false);
                 self.budget.spend_words(part.bits.words(), false)?;
-                let mut items = Vec::with_capacity(listed.len());
+                let mut items = Vec::with_capacity(list.len());
                 let mut expressions = Vec::new();
-                for (code, listed) in in_order(listed) {
+                for (code, list) in in_order(list) {
                     let concept = system.find(code);
                     if concept.is_none()
                         && let Some(excerpt) = self.expression_in(system, code)?
                     {
-                        expressions.push((code, listed, excerpt));
+                        expressions.push((code, list, excerpt));
                         continue;
                     }
                     let is_new = match concept {
@@ -331,15 +331,15 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
                         part.bits.insert(concept_number);
                     }
                     if is_new {
-                        items.push(MemberCode { code, concept, listed: Some(listed) });
+                        items.push(MemberCode { code, concept, listed: Some(list) });
                     }
                 }
                 part.listed = Some(items);
                 part.bits.trim();
                 self.budget.spend_words(part.bits.words(), true)?;
                 out.push(part, self.budget)?;
-                for (code, listed, excerpt) in expressions {
-                    self.push_single_code(set, url, excerpt, (code, listed), out)?;
+                for (code, list, excerpt) in expressions {
+                    self.push_single_code(set, url, excerpt, (code, list), out)?;
                 }
                 continue;
             }
@@ -362,16 +362,16 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
         url: &'a str,
         out: &mut ValueSetMembers<'a>,
     ) -> Result<(), TxError> {
-        let Some(listed) = &include.listed else {
+        let Some(list) = &include.listed else {
             return Err(Unprocessable::Endless { system: url.to_owned() }.into());
         };
-        for (code, listed) in in_order(listed) {
+        for (code, list) in in_order(list) {
             self.budget.spend_words(GRAMMAR_CODE_WORDS, true)?;
             let Some(resource) = self.catalog.code_system_for(url, None, code, self.budget)? else {
                 continue;
             };
             let system = resource.get(self.budget)?;
-            self.push_single_code(set, url, system, (code, listed), out)?;
+            self.push_single_code(set, url, system, (code, list), out)?;
         }
         Ok(())
     }
@@ -444,8 +444,8 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
 }
 
 /// The listed codes in the order of the list.
-fn in_order(listed: &CodeList) -> impl Iterator<Item = (&str, &ListedCode)> {
-    let mut list: Vec<_> = listed.iter().map(|(code, listed)| (&**code, listed)).collect();
-    list.sort_unstable_by_key(|(_, listed)| listed.place);
+fn in_order(codes: &CodeList) -> impl Iterator<Item = (&str, &ListedCode)> {
+    let mut list: Vec<_> = codes.iter().map(|(code, codes)| (&**code, codes)).collect();
+    list.sort_unstable_by_key(|(_, codes)| codes.place);
     list.into_iter()
 }

@@ -175,8 +175,8 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
     /// # Errors
     /// [`TxError`] if the budget is spent before an expression is classified.
     fn default_system(&self) -> Result<Option<&'a StoredResource<CodeSystem>>, TxError> {
-        if let Some(known) = self.default_version.get() {
-            return Ok(*known);
+        if let Some(version) = self.default_version.get() {
+            return Ok(*version);
         }
         let CodeQuery { system, code, .. } = self.query;
         let default_version = self.catalog.code_system_for(system, None, code, self.budget)?;
@@ -271,7 +271,11 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
             }
             let Some(system) = self.default_system()? else { return Ok(None) };
             let system = system.get(self.budget)?;
-            if include.version.as_deref().is_some_and(|written| system.version.as_deref() != Some(written)) {
+            if include
+                .version
+                .as_deref()
+                .is_some_and(|include_version| system.version.as_deref() != Some(include_version))
+            {
                 return Ok(None);
             }
             // Does not stop at the first include with the code, so that faults of later ones are reported
@@ -346,7 +350,7 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
     ) -> Result<(), TxError> {
         let system = self.query.system;
         let requested = self.wanted_version(include);
-        let lists = |code: &str| include.listed.as_ref().and_then(|listed| listed.get(code));
+        let lists = |code: &str| include.listed.as_ref().and_then(|list| list.get(code));
         let same_expression = self.listed_expression(include)?;
         let member = |system, concept, listed| CodeMatch {
             system,
@@ -362,7 +366,9 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
         if systems.is_empty() {
             // Of an unknown code system, only the listed codes are known.
             match lists(self.query.code) {
-                Some(listed) if self.trust_lists => result.members.push(member(None, None, Some(listed))),
+                Some(list_code) if self.trust_lists => {
+                    result.members.push(member(None, None, Some(list_code)))
+                }
                 None if include.listed.is_some() => {}
                 _ => result.unknown.push((system.to_owned(), requested.map(String::from))),
             }
@@ -371,18 +377,18 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
             result.exact |= self.query.version.is_some() && self.query.version == system.version.as_deref();
             let found_there = self.locate(system);
             let concept = found_there.map(|concept| concept.at);
-            let listed = include.listed.as_ref().and_then(|listed| {
-                let same = |code: &str| listed.get(code);
+            let list_code = include.listed.as_ref().and_then(|list| {
+                let same = |code: &str| list.get(code);
                 same(self.query.code).or(same_expression).or_else(|| same(system.code(concept?)))
             });
-            let listed = match &include.listed {
-                Some(list) if listed.is_none() && system.case_sensitive == Some(false) => {
+            let list_code = match &include.listed {
+                Some(list) if list_code.is_none() && system.case_sensitive == Some(false) => {
                     self.budget.spend(list.len())?;
                     find_folded(list, system, self.query.code)
                 }
-                _ => listed,
+                _ => list_code,
             };
-            if include.listed.is_some() && listed.is_none() {
+            if include.listed.is_some() && list_code.is_none() {
                 continue;
             }
             let is_in = match found_there {
@@ -392,7 +398,7 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
                 None => system.content == ContentMode::Fragment && include.filters.is_empty(),
             };
             if is_in {
-                result.members.push(member(Some(system), concept, listed));
+                result.members.push(member(Some(system), concept, list_code));
             }
         }
         Ok(())
@@ -401,16 +407,16 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
     /// The listed code that states the same expression as the code, with other terms or blanks.
     fn listed_expression(&self, include: &'a IncludeRule) -> Result<Option<&'a ListedCode>, TxError> {
         let CodeQuery { system, code, .. } = self.query;
-        let Some(listed) = include.listed.as_ref().filter(|_| expression::is_expression(system, code)) else {
+        let Some(list) = include.listed.as_ref().filter(|_| expression::is_expression(system, code)) else {
             return Ok(None);
         };
         let Some(stated) = expression::stated_form(code) else { return Ok(None) };
-        self.budget.spend(listed.len())?;
-        let is_same = |listed: &str| {
-            expression::is_expression(system, listed)
-                && expression::stated_form(listed).is_some_and(|listed| listed == stated)
+        self.budget.spend(list.len())?;
+        let is_same = |text: &str| {
+            expression::is_expression(system, text)
+                && expression::stated_form(text).is_some_and(|form| form == stated)
         };
-        Ok(listed.iter().find(|(listed, _)| is_same(listed)).map(|(_, listed)| listed))
+        Ok(list.iter().find(|(list, _)| is_same(list)).map(|(_, list)| list))
     }
 
     /// The version or pattern of the code system that an include refers to.
@@ -462,6 +468,6 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
 type SystemVersions<'a> = SmallVec<[&'a CodeSystem; 1]>;
 
 /// A listed code that differs by case only, if the code system ignores case.
-fn find_folded<'a>(listed: &'a CodeList, system: &CodeSystem, code: &str) -> Option<&'a ListedCode> {
-    listed.iter().find(|(listed, _)| system.same_code(listed, code)).map(|(_, listed)| listed)
+fn find_folded<'a>(list: &'a CodeList, system: &CodeSystem, code: &str) -> Option<&'a ListedCode> {
+    list.iter().find(|(list, _)| system.same_code(list, code)).map(|(_, list)| list)
 }

@@ -39,7 +39,7 @@ impl VersionPins {
     pub(crate) fn used_by_include(
         &self,
         system: &str,
-        written: Option<&str>,
+        stated: Option<&str>,
     ) -> Option<(&'static str, String)> {
         let where_none = || {
             let check = pinned(&self.check, system).map(|pin| (CHECK_SYSTEM_VERSION.row().name, pin));
@@ -47,7 +47,7 @@ impl VersionPins {
                 .or_else(|| pinned(&self.default, system).map(|pin| (DEFAULT_SYSTEM_VERSION.row().name, pin)))
         };
         let force = pinned(&self.force, system).map(|pin| (FORCE_SYSTEM_VERSION.row().name, pin));
-        let (name, pin) = force.or_else(|| written.is_none().then(where_none).flatten())?;
+        let (name, pin) = force.or_else(|| stated.is_none().then(where_none).flatten())?;
         Some((name, canonical::join(system, Some(pin))))
     }
 
@@ -59,10 +59,10 @@ impl VersionPins {
     }
 
     /// The version that replaces the one in an include of this code system, if there is any.
-    pub(crate) fn replacing(&self, system: &str, written: Option<&str>) -> Option<&str> {
+    pub(crate) fn replacing(&self, system: &str, stated: Option<&str>) -> Option<&str> {
         let where_none = || pinned(&self.check, system).or_else(|| pinned(&self.default, system));
-        let pin = pinned(&self.force, system).or_else(|| written.is_none().then(where_none).flatten());
-        pin.filter(|pin| Some(*pin) != written)
+        let pin = pinned(&self.force, system).or_else(|| stated.is_none().then(where_none).flatten());
+        pin.filter(|pin| Some(*pin) != stated)
     }
 }
 

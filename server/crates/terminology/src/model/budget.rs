@@ -137,8 +137,8 @@ impl<'c> Budget<'c> {
     /// # Errors
     /// [`BudgetExhausted`] if too little memory remains.
     pub(crate) fn spend_memory(&self, bytes: usize) -> Result<(), BudgetExhausted> {
-        let left = self.memory.get().checked_sub(bytes);
-        self.memory.set(left.ok_or_else(|| self.exhausted(ExhaustionCause::Memory(self.memory_limit)))?);
+        let rest = self.memory.get().checked_sub(bytes);
+        self.memory.set(rest.ok_or_else(|| self.exhausted(ExhaustionCause::Memory(self.memory_limit)))?);
         Ok(())
     }
 
@@ -149,8 +149,8 @@ impl<'c> Budget<'c> {
     #[inline]
     pub(crate) fn spend(&self, steps: usize) -> Result<(), BudgetExhausted> {
         match (self.slice.get() as usize).checked_sub(steps) {
-            Some(left) => {
-                self.slice.set(left as u32);
+            Some(rest) => {
+                self.slice.set(rest as u32);
                 Ok(())
             }
             None => self.refill(steps as u64),
@@ -162,17 +162,17 @@ impl<'c> Budget<'c> {
         if let Some(cause) = self.spent.get() {
             return Err(self.exhausted(cause));
         }
-        let left = u64::from(self.slice.get()) + self.rest.get();
-        let Some(left) = left.checked_sub(steps) else {
+        let total = u64::from(self.slice.get()) + self.rest.get();
+        let Some(rest) = total.checked_sub(steps) else {
             return Err(self.exhausted(if self.is_inline {
                 ExhaustionCause::Inline
             } else {
                 ExhaustionCause::Steps(self.limit)
             }));
         };
-        let slice = left.min(u64::from(SLICE));
+        let slice = rest.min(u64::from(SLICE));
         self.slice.set(slice as u32);
-        self.rest.set(left - slice);
+        self.rest.set(rest - slice);
         match self.check.and_then(|check| check()) {
             Some(cause) => Err(self.exhausted(cause)),
             None => Ok(()),
@@ -222,13 +222,13 @@ impl<'c> Budget<'c> {
         &self,
         work: impl FnOnce(&Budget<'c>) -> Result<T, E>,
     ) -> Result<Option<T>, E> {
-        let left = u64::from(self.slice.get()) + self.rest.get();
-        let half = Budget { is_inline: self.is_inline, check: self.check, ..Budget::with_steps(left / 2) };
-        let done = work(&half);
+        let rest = u64::from(self.slice.get()) + self.rest.get();
+        let half = Budget { is_inline: self.is_inline, check: self.check, ..Budget::with_steps(rest / 2) };
+        let result = work(&half);
         self.spend(half.steps() as usize)?;
-        match (done, half.spent.get()) {
+        match (result, half.spent.get()) {
             (Err(_), Some(ExhaustionCause::Steps(_) | ExhaustionCause::Memory(_))) => Ok(None),
-            (done, _) => done.map(Some),
+            (result, _) => result.map(Some),
         }
     }
 
@@ -265,9 +265,9 @@ mod tests {
         let check = || Some(ExhaustionCause::Cancelled);
         let budget = Budget::full(&check);
         budget.set_activity("counting");
-        let ended = (0..2 * SLICE).find_map(|_| budget.spend(1).err()).unwrap();
+        let error = (0..2 * SLICE).find_map(|_| budget.spend(1).err()).unwrap();
         assert_eq!(
-            ended.to_string(),
+            error.to_string(),
             "counting was cancelled: the client has disconnected or the server is stopping"
         );
         assert_eq!(budget.spend(1).unwrap_err().cause, ExhaustionCause::Cancelled);

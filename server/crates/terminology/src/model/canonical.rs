@@ -81,16 +81,16 @@ pub(crate) fn matches(requested: &str, version: &str) -> bool {
         // SNOMED CT: an edition without a date matches each of its releases.
         return version.strip_prefix(requested).is_some_and(|rest| rest.starts_with("/version/"));
     }
-    let mut given = version.split('.');
+    let mut parts = version.split('.');
     let mut last_wild = false;
     for part in requested.split('.') {
         last_wild = is_wild(part);
-        match given.next() {
-            Some(given) if last_wild || part == given => {}
+        match parts.next() {
+            Some(part_of_version) if last_wild || part == part_of_version => {}
             _ => return false,
         }
     }
-    last_wild || given.next().is_none()
+    last_wild || parts.next().is_none()
 }
 
 fn is_wild(part: &str) -> bool {

@@ -94,8 +94,8 @@ impl SnomedDialects {
         if dialects.is_empty() {
             return NOT_ACCEPTED;
         }
-        let rank = |wanted| {
-            let place = self.0.iter().position(|id| acceptability(dialects, id) == wanted);
+        let rank = |dialect| {
+            let place = self.0.iter().position(|id| acceptability(dialects, id) == dialect);
             place.map(|place| place.min(usize::from(ELSEWHERE) - 1) as u8)
         };
         // English is preferred in the order in which an edition without a dialect of its own has it.

@@ -96,8 +96,8 @@ impl LanguageRanges {
             _ => format!("{range}; q={weight}"),
         };
         out.named = weighted.iter().map(name).collect::<Vec<_>>().join(", ");
-        let accepted = weighted.iter().filter(|(range, weight)| *range != "*" && *weight > 0.0);
-        out.ranges = accepted.map(|(range, _)| LanguageRange::parse(range)).collect();
+        let ranges = weighted.iter().filter(|(range, weight)| *range != "*" && *weight > 0.0);
+        out.ranges = ranges.map(|(range, _)| LanguageRange::parse(range)).collect();
         Ok(out)
     }
 
@@ -138,13 +138,13 @@ impl LanguageRanges {
         let Some(language) = text.language else { return Some(last) };
         let language = language.to_ascii_lowercase();
         let best = self.ranges.iter().enumerate().find_map(|(index, range)| {
-            let accepted = range
+            let matching = range
                 .reference_set
                 .as_ref()
                 .map_or(Acceptability::NotAccepted, |id| dialects::acceptability(text.dialects, id));
-            let is_member = accepted != Acceptability::NotAccepted;
+            let is_member = matching != Acceptability::NotAccepted;
             let near = range.nearness(&language).or(is_member.then_some(0))?;
-            Some((index, is_name, accepted, near))
+            Some((index, is_name, matching, near))
         });
         best.or_else(|| self.any.then_some(last))
     }
@@ -157,11 +157,11 @@ impl LanguageRanges {
         let best = current()
             .filter_map(|d| Some(((self.rank(d)?, d.kind, d.preference), d)))
             .min_by_key(|(rank, _)| *rank);
-        let chosen = match best {
+        let best_text = match best {
             Some((_, best)) if !self.is_empty() => Some(best),
             _ => current().next().or(names().next()),
         };
-        chosen.map(|display| display.text)
+        best_text.map(|display| display.text)
     }
 }
 

@@ -238,13 +238,13 @@ mod tests {
         fn no_version_is_newer_than_the_choice(list in versions()) {
             let choice = newest(dated(&list)).unwrap();
             let all: Vec<_> = dated(&list).collect();
-            let chosen = &all[choice];
+            let expected = &all[choice];
             for version in &all {
-                if version.has_scheme_of(chosen) {
-                    prop_assert!(version.compare(chosen).0.is_le(), "{:?} {:?}", version, chosen);
-                } else if chosen.date.is_some() && all.iter().all(|next| !next.has_scheme_of(version) || next.by_scheme(version).is_le()) {
+                if version.has_scheme_of(expected) {
+                    prop_assert!(version.compare(expected).0.is_le(), "{:?} {:?}", version, expected);
+                } else if expected.date.is_some() && all.iter().all(|next| !next.has_scheme_of(version) || next.by_scheme(version).is_le()) {
                     // The newest version of another scheme.
-                    prop_assert!(version.by_date(chosen).is_le(), "{:?} {:?}", version, chosen);
+                    prop_assert!(version.by_date(expected).is_le(), "{:?} {:?}", version, expected);
                 }
             }
         }

@@ -116,10 +116,10 @@ impl ClosureTable {
             }
         };
         match (version, self.systems[at].version.as_deref()) {
-            (Some(given), own) if own != Some(given) => Err(error::malformed(
+            (Some(version), own) if own != Some(version) => Err(error::malformed(
                 "concept",
                 format!(
-                    "its version {given} is not the version {} of the table; begin another table",
+                    "its version {version} is not the version {} of the table; begin another table",
                     own.unwrap_or("without a name")
                 ),
             )),

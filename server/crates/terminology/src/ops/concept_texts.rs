@@ -223,7 +223,7 @@ pub(crate) fn collect_texts<'a>(
 /// The number of the text to show as display; `None` if no text is in a language of the caller.
 pub(crate) fn choose_display(texts: &[TextWithUse<'_>], languages: &LanguageRanges) -> Option<usize> {
     let displays: Vec<_> = texts.iter().map(|text| text.display).collect();
-    let chosen = languages.choose(&displays)?;
-    let index = displays.iter().position(|display| std::ptr::eq(display.text, chosen))?;
+    let text = languages.choose(&displays)?;
+    let index = displays.iter().position(|display| std::ptr::eq(display.text, text))?;
     (!languages.refuses(&displays[index])).then_some(index)
 }

@@ -43,12 +43,12 @@ pub(crate) fn answer_lookup(
     };
     // A version in the request takes precedence over the day.
     let day = shared_parameters::read_day(input)?.filter(|_| requested.version.is_none());
-    let stored = match &requested.version {
+    let system = match &requested.version {
         Some(version) => catalog.code_system_for(url, Some(version), code, budget)?,
         None => catalog.code_system_of(url, day.as_deref(), code, budget)?,
     };
-    let stored = stored.or_else(|| catalog.supplement(url));
-    let system = stored.ok_or_else(|| unknown(day.as_deref()))?.get(budget)?;
+    let system = system.or_else(|| catalog.supplement(url));
+    let system = system.ok_or_else(|| unknown(day.as_deref()))?.get(budget)?;
     if !matches!(system.content, ContentMode::Complete | ContentMode::Fragment) {
         return Err(Unprocessable::Content { system: url.to_owned(), content: system.content.name() }.into());
     }
@@ -75,9 +75,9 @@ pub(crate) fn answer_lookup(
     out.push_uri("system", url);
     let texts = concept_texts::collect_texts(Some((system, concept)), None, &supplements, budget)?;
     budget.spend(texts.len() * (1 + languages.steps() + wanted_parts.languages.len()))?;
-    let shown = concept_texts::choose_display(&texts, &languages);
+    let display = concept_texts::choose_display(&texts, &languages);
     // R4 requires `display`. A concept without a display shows its code.
-    out.push_string("display", shown.map_or(system.code(concept), |n| texts[n].display.text));
+    out.push_string("display", display.map_or(system.code(concept), |n| texts[n].display.text));
     let own =
         || std::iter::once((system, concept)).chain(additions_to_concept(&supplements, system, concept));
     if let Some(text) =
@@ -90,7 +90,7 @@ pub(crate) fn answer_lookup(
     let designations = texts.iter().enumerate().filter(|(n, text)| {
         wanted_parts.wants_designation(text)
             && text.display.retired.is_none()
-            && (Some(*n) != shown || text.display.language.is_some())
+            && (Some(*n) != display || text.display.language.is_some())
     });
     out.parameter.extend(designations.map(|(_, text)| designation_parameter(text)));
     push_hierarchy(&mut out, system, concept, &wanted_parts, budget)?;

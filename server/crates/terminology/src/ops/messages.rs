@@ -218,9 +218,9 @@ impl ValidationIssue {
     }
 
     /// The issue `CODE_CASE_DIFFERENCE`.
-    pub(crate) fn case_difference(given: &str, right: &str, canonical: &str) -> Self {
+    pub(crate) fn case_difference(code: &str, right: &str, canonical: &str) -> Self {
         let text = format!(
-            "The code '{given}' differs from the correct code '{right}' by case. Although the code system '{canonical}' is case insensitive, implementers are strongly encouraged to use the correct case anyway"
+            "The code '{code}' differs from the correct code '{right}' by case. Although the code system '{canonical}' is case insensitive, implementers are strongly encouraged to use the correct case anyway"
         );
         Self::new(Severity::Information, IssueCode::BusinessRule, "code-rule", text)
     }
@@ -232,23 +232,28 @@ impl ValidationIssue {
     }
 
     /// The issue `VALUESET_VALUE_MISMATCH` or `VALUESET_VALUE_MISMATCH_CHANGED`.
-    pub(crate) fn version_mismatch(system: &str, actual: &str, written: Option<&str>, given: &str) -> Self {
-        let resulting = match written {
-            Some(written) => {
-                format!("version '{actual}' resulting from the version '{written}' in the ValueSet include")
+    pub(crate) fn version_mismatch(
+        system: &str,
+        actual: &str,
+        stated: Option<&str>,
+        requested: &str,
+    ) -> Self {
+        let resulting = match stated {
+            Some(stated) => {
+                format!("version '{actual}' resulting from the version '{stated}' in the ValueSet include")
             }
             None => format!("version '{actual}' in the ValueSet include"),
         };
         let text = format!(
-            "The code system '{system}' {resulting} is different to the one in the value ('{given}')"
+            "The code system '{system}' {resulting} is different to the one in the value ('{requested}')"
         );
         Self::error(IssueCode::Invalid, "vs-invalid", text)
     }
 
     /// The issue `VALUESET_VALUE_MISMATCH_DEFAULT`.
-    pub(crate) fn default_version_mismatch(system: &str, actual: &str, given: &str) -> Self {
+    pub(crate) fn default_version_mismatch(system: &str, actual: &str, requested: &str) -> Self {
         let text = format!(
-            "The code system '{system}' version '{actual}' for the versionless include in the ValueSet include is different to the one in the value ('{given}')"
+            "The code system '{system}' version '{actual}' for the versionless include in the ValueSet include is different to the one in the value ('{requested}')"
         );
         Self::new(Severity::Warning, IssueCode::Invalid, "vs-invalid", text)
     }
@@ -273,7 +278,7 @@ impl ValidationIssue {
 
     /// The issue `Display_Name_for__should_be_one_of__instead_of` or `Display_Name_WS_for__…`.
     pub(crate) fn wrong_display(
-        given: &str,
+        sent_display: &str,
         coding: &str,
         whitespace: bool,
         right: &[ConceptText<'_>],
@@ -292,38 +297,39 @@ impl ValidationIssue {
             }
             [] => "There is no valid display".to_owned(),
         };
-        let text = format!("{wrong} '{given}' for {coding}. {valid} (for the language(s) '{languages}')");
+        let text =
+            format!("{wrong} '{sent_display}' for {coding}. {valid} (for the language(s) '{languages}')");
         Self::error(IssueCode::Invalid, "invalid-display", text)
     }
 
     /// The issue `NO_VALID_DISPLAY_FOUND_NONE_FOR_LANG_ERR`.
     pub(crate) fn wrong_display_by_default(
-        given: &str,
+        display: &str,
         coding: &str,
         languages: &str,
         default: Option<&str>,
     ) -> Self {
         let text = format!(
-            "Wrong Display Name '{given}' for {coding}. There are no valid display names found for language(s) '{languages}'. Default display is '{}'",
+            "Wrong Display Name '{display}' for {coding}. There are no valid display names found for language(s) '{languages}'. Default display is '{}'",
             default.unwrap_or_default()
         );
         Self::error(IssueCode::Invalid, "invalid-display", text)
     }
 
     /// The issue `NO_VALID_DISPLAY_FOUND_NONE_FOR_LANG_OK`.
-    pub(crate) fn display_by_default(given: &str, coding: &str, languages: &str) -> Self {
+    pub(crate) fn display_by_default(display: &str, coding: &str, languages: &str) -> Self {
         let text = format!(
-            "There are no valid display names found for the code {coding} for language(s) '{languages}'. The display is '{given}' which is a valid display for the default language"
+            "There are no valid display names found for the code {coding} for language(s) '{languages}'. The display is '{display}' which is a valid display for the default language"
         );
         Self::new(Severity::Information, IssueCode::Invalid, "invalid-display", text).with_message()
     }
 
     /// The issue `INACTIVE_DISPLAY_FOUND`. Like the reference server, it says "deprecated" for withdrawn
     /// displays, too.
-    pub(crate) fn retired_display(given: &str, code: &str, right: &[&str]) -> Self {
+    pub(crate) fn retired_display(display: &str, code: &str, right: &[&str]) -> Self {
         let right: Vec<_> = right.iter().map(|text| format!("\"{text}\"")).collect();
         let text = format!(
-            "'{given}' is no longer considered a correct display for code '{code}' (status = deprecated). The correct display is one of {}.",
+            "'{display}' is no longer considered a correct display for code '{code}' (status = deprecated). The correct display is one of {}.",
             right.join(", ")
         );
         Self::new(Severity::Warning, IssueCode::Invalid, "display-comment", text)

@@ -187,12 +187,12 @@ impl Terminology {
         let catalog = self.current_catalog();
         let full = Budget::default();
         let budget = input.own_budget().unwrap_or(&full);
-        let sent = SentResources {
+        let resources = SentResources {
             resources: input.resources(TX_RESOURCE)?,
             caller: input.caller_name(),
             cache_id: input.text(CACHE_ID)?,
         };
-        match self.overlays.overlay_for(&catalog, sent, budget)? {
+        match self.overlays.overlay_for(&catalog, resources, budget)? {
             Some(overlay) => {
                 let answer = operation(&overlay.catalog, budget);
                 self.overlays.update_sizes(&overlay);

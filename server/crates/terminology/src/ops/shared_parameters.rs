@@ -83,13 +83,13 @@ pub(crate) fn read_header(json: &RawValue, parameter: &str) -> Result<ResourceHe
 
 /// The value set in the request, or the one contained in it that `url` refers to as `#id`.
 pub(crate) fn resolve_contained<'a>(
-    given: &'a ValueSet,
+    value_set: &'a ValueSet,
     input: OperationInput<'_>,
     ecosystem: bool,
 ) -> Result<ValueSetScope<'a>, TxError> {
     let Some(id) = input.text(VALUE_SET_URL)?.and_then(|url| url.strip_prefix('#')) else {
-        return Ok(ValueSetScope::uncontained(given));
+        return Ok(ValueSetScope::uncontained(value_set));
     };
     let unknown = || TxError::UnknownValueSet { url: format!("#{id}"), ecosystem };
-    Ok(ValueSetScope { container: given, set: given.contained.get(id).ok_or_else(unknown)? })
+    Ok(ValueSetScope { container: value_set, set: value_set.contained.get(id).ok_or_else(unknown)? })
 }

@@ -45,8 +45,8 @@ pub(crate) fn answer_subsumes(
                 known: catalog.code_system_versions(url),
             };
             // Also finds supplements, so that the error can state the reason.
-            let stored = catalog.code_system(url, request.version).or_else(|| catalog.supplement(url));
-            stored.ok_or_else(unknown)?.get(budget)?
+            let code_system = catalog.code_system(url, request.version).or_else(|| catalog.supplement(url));
+            code_system.ok_or_else(unknown)?.get(budget)?
         }
     };
     let mut out = Parameters::new();
@@ -94,17 +94,17 @@ impl<'a> SubsumesRequest<'a> {
 
     /// Checks system and version of the request against the instance in the path.
     fn check_instance(&self, system: &CodeSystem) -> Result<(), TxError> {
-        if let Some(given) = self.system.filter(|given| *given != system.url) {
+        if let Some(url) = self.system.filter(|url| *url != system.url) {
             return Err(malformed(
                 "system",
-                format!("'{given}' is not the system of this CodeSystem, '{}'", system.url),
+                format!("'{url}' is not the system of this CodeSystem, '{}'", system.url),
             ));
         }
-        match self.version.filter(|given| Some(*given) != system.version.as_deref()) {
+        match self.version.filter(|version| Some(*version) != system.version.as_deref()) {
             None => Ok(()),
-            Some(given) => Err(TxError::UnknownCodeSystem {
+            Some(version) => Err(TxError::UnknownCodeSystem {
                 system: system.url.clone(),
-                version: Some(given.to_owned()),
+                version: Some(version.to_owned()),
                 known: system.version.iter().cloned().collect(),
             }),
         }

@@ -182,36 +182,35 @@ impl IncludeRule {
     /// Compiles a rule. The outer error is a violation of FHIR's rules, the inner one a filter that cannot be
     /// used.
     pub(super) fn compile(
-        written: &resource_json::IncludeJson<'_>,
+        json: &resource_json::IncludeJson<'_>,
         index: &str,
     ) -> Result<Result<Self, Unprocessable>, String> {
-        let by_code = !written.concept.is_empty();
-        let by_filter = !written.filter.is_empty();
-        if written.system.is_none() && written.value_set.is_empty() {
+        let by_code = !json.concept.is_empty();
+        let by_filter = !json.filter.is_empty();
+        if json.system.is_none() && json.value_set.is_empty() {
             return Err(format!("{index} has neither system nor valueSet (vsd-1)"));
         }
-        if written.system.is_none() && (by_code || by_filter) {
+        if json.system.is_none() && (by_code || by_filter) {
             return Err(format!("{index} has codes or filters but no system (vsd-2)"));
         }
         if by_code && by_filter {
             return Err(format!("{index} has both codes and filters (vsd-3)"));
         }
-        let system = written.system.as_deref().unwrap_or_default();
-        let filters = written
+        let system = json.system.as_deref().unwrap_or_default();
+        let filters = json
             .filter
             .iter()
             .enumerate()
             .map(|(n, filter)| ValueSetFilter::compile(filter, system, format!("{index}.filter[{n}]")))
             .collect::<Result<_, _>>();
         Ok(filters.map(|filters| Self {
-            system: written.system.as_deref().map(Box::from),
-            version: written.version.as_deref().map(Box::from),
+            system: json.system.as_deref().map(Box::from),
+            version: json.version.as_deref().map(Box::from),
             // Of two equal codes the first is kept.
-            listed: by_code.then(|| {
-                Box::new(written.concept.iter().enumerate().rev().map(ListedCode::compile).collect())
-            }),
+            listed: by_code
+                .then(|| Box::new(json.concept.iter().enumerate().rev().map(ListedCode::compile).collect())),
             filters,
-            value_sets: written.value_set.clone(),
+            value_sets: json.value_set.clone(),
             cache: IncludeCache::default(),
             own_version: false,
         }))
@@ -230,13 +229,13 @@ impl ListedCode {
             }),
             description_id: resource_json::description_id(&d.extension).map(Box::from),
         };
-        let listed = Self {
+        let include = Self {
             place,
             display: written.display.as_deref().map(Box::from),
             designations: written.designation.iter().map(designation).collect(),
             deprecated: resource_json::is_deprecated(&written.extension),
             extensions: concept_extensions::stored_with_listed_code(&written.extension),
         };
-        ((*written.code).into(), listed)
+        ((*written.code).into(), include)
     }
 }

@@ -71,11 +71,11 @@ impl IncludeCache {
             // If computing the set needs too much of the budget, or a filter does not fit, the test continues
             // without it. With an inline budget the request ends here; it is repeated with a full budget,
             // which then computes the set.
-            let made = budget.with_half(|budget| passing_concepts(filters, system, budget));
-            if !matches!(&made, Err(Unprocessable::Exhausted(_))) {
+            let concepts_result = budget.with_half(|budget| passing_concepts(filters, system, budget));
+            if !matches!(&concepts_result, Err(Unprocessable::Exhausted(_))) {
                 self.tests_so_far.store(0, Ordering::Relaxed);
             }
-            match made {
+            match concepts_result {
                 Ok(Some(bits)) => {
                     let is_in = bits.has(concept_number);
                     self.cached.store(Some(Arc::new(CachedSet { instance: system.instance(), bits })));
@@ -150,9 +150,9 @@ mod tests {
 
     #[test]
     fn the_cache_agrees_with_the_filters_for_each_code_system() {
-        let written =
+        let json =
             resource_json::FilterJson { property: "concept".into(), op: "is-a".into(), value: "c0".into() };
-        let filters = [ValueSetFilter::compile(&written, "", String::new()).unwrap()];
+        let filters = [ValueSetFilter::compile(&json, "", String::new()).unwrap()];
         let cache = IncludeCache::default();
         let systems = [system(20, 40), system(30, 40)];
         for round in 0..3 {

@@ -89,8 +89,8 @@ impl ValueSet {
                 let index = format!("ValueSet.compose.{which}[{index}]");
                 match IncludeRule::compile(written, &index)? {
                     Ok(include) => out.push(include),
-                    Err(found) => {
-                        fault.get_or_insert(found);
+                    Err(error) => {
+                        fault.get_or_insert(error);
                     }
                 }
             }
@@ -122,9 +122,9 @@ impl ValueSet {
     /// The approximate size in memory, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let part = |part: &IncludeRule| {
-            let listed = part.listed.as_ref().map_or(0, |list| list.len() * LISTED_BYTES);
+            let list_bytes = part.listed.as_ref().map_or(0, |list| list.len() * LISTED_BYTES);
             size_of::<IncludeRule>()
-                + listed
+                + list_bytes
                 + part.cache.memory_bytes()
                 + part.filters.iter().map(ValueSetFilter::memory_bytes).sum::<usize>()
         };
@@ -202,8 +202,8 @@ fn listed_by_system(contains: &[resource_json::ContainsJson<'_>]) -> Vec<Include
                 });
                 let list = out[index].listed.get_or_insert_default();
                 let display = item.display.as_deref().map(Box::from);
-                let listed = ListedCode { place: list.len(), display, ..ListedCode::default() };
-                list.entry((**code).into()).or_insert(listed);
+                let list_code = ListedCode { place: list.len(), display, ..ListedCode::default() };
+                list.entry((**code).into()).or_insert(list_code);
             }
             walk(&item.contains, numbers, out);
         }

@@ -91,13 +91,13 @@ fn filter() -> impl Strategy<Value = Json> {
 
 /// Generates an include, which may import value sets with numbers below `below`.
 fn include(below: usize) -> impl Strategy<Value = Json> {
-    let listed = prop::collection::vec((0..CODES, any::<bool>()), 1..4).prop_map(|list| {
+    let lists = prop::collection::vec((0..CODES, any::<bool>()), 1..4).prop_map(|list| {
         let one = |(at, upper): &(usize, bool)| json!({ "code": code(*at, *upper), "display": "Listed" });
         json!({ "concept": list.iter().map(one).collect::<Vec<_>>() })
     });
     let what = prop_oneof![
         Just(json!({})),
-        listed,
+        lists,
         prop::collection::vec(filter(), 1..3).prop_map(|list| json!({ "filter": list })),
     ];
     let which = prop::sample::select(vec!["urn:s", "urn:s", "urn:t", "urn:nobody"]);
@@ -222,14 +222,14 @@ fn a_code_is_in_the_expansion_exactly_when_it_is_valid() {
     let law = |resources: Vec<Json>| check_agreement(&resources, &mut counts.borrow_mut());
     runner.run(&resources(), law).unwrap_or_else(|error| panic!("{error}"));
     let Counts { value_sets, expansions, valid, invalid } = counts.into_inner();
-    let counted = format!("{expansions} of {value_sets} expanded, {valid} codes valid, {invalid} invalid");
-    assert!(expansions * 2 > value_sets && valid * 10 > invalid && invalid * 10 > valid, "{counted}");
+    let counts = format!("{expansions} of {value_sets} expanded, {valid} codes valid, {invalid} invalid");
+    assert!(expansions * 2 > value_sets && valid * 10 > invalid && invalid * 10 > valid, "{counts}");
 }
 
 fn check_agreement(resources: &[Json], counts: &mut Counts) -> Result<(), TestCaseError> {
     let terminology = Terminology::default();
-    let written: Vec<_> = resources.iter().map(Json::to_string).collect();
-    terminology.apply(written.iter().map(|json| put(json)));
+    let texts: Vec<_> = resources.iter().map(Json::to_string).collect();
+    terminology.apply(texts.iter().map(|json| put(json)));
     let is_exact = |url: &str| {
         let of_url = |json: &&Json| json["url"] == url;
         resources.iter().filter(of_url).all(|json| json["caseSensitive"] == true)
@@ -262,7 +262,7 @@ fn check_agreement(resources: &[Json], counts: &mut Counts) -> Result<(), TestCa
                         let query = format!("url=urn:v{at}&system={system}&code={code}{active}");
                         (validate(&terminology, &query), code)
                     };
-                    let listed = |code: &str| members.iter().any(|(s, c)| s == system && c == code);
+                    let contains = |code: &str| members.iter().any(|(s, c)| s == system && c == code);
                     let listed_folded =
                         |code: &str| members.iter().any(|(s, c)| s == system && c.eq_ignore_ascii_case(code));
                     for (answer, code) in [request(false), request(true)] {
@@ -270,8 +270,8 @@ fn check_agreement(resources: &[Json], counts: &mut Counts) -> Result<(), TestCa
                             continue;
                         }
                         let expected = match system {
-                            "urn:nobody" => listed(&code),
-                            _ if is_exact(system) => listed(&code),
+                            "urn:nobody" => contains(&code),
+                            _ if is_exact(system) => contains(&code),
                             _ => listed_folded(&code),
                         };
                         match expected {

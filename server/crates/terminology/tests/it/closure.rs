@@ -73,7 +73,7 @@ proptest! {
         let terminology = terminology(&parents);
         let mut table = ClosureTable::default();
         let mut codes = BTreeSet::new();
-        let mut told: BTreeSet<Pair> = BTreeSet::new();
+        let mut pairs: BTreeSet<Pair> = BTreeSet::new();
         let mut after: Vec<(u64, BTreeSet<Pair>)> = vec![(0, BTreeSet::new())];
         for addition in &additions {
             let codings: Vec<_> =
@@ -84,28 +84,28 @@ proptest! {
             codes.extend(addition);
             prop_assert_eq!(next.version, before + u64::from(grows));
             for pair in new {
-                prop_assert!(told.insert(pair.clone()), "{:?} was told twice", pair);
+                prop_assert!(pairs.insert(pair.clone()), "{:?} was told twice", pair);
             }
             table = next;
-            after.push((table.version, told.clone()));
+            after.push((table.version, pairs.clone()));
         }
         let related = |&above: &usize, &of: &usize| is_above(&parents, above, of);
         let expected: BTreeSet<Pair> = codes
             .iter()
             .flat_map(|of| codes.iter().filter(|above| related(above, of)).map(move |above| (format!("c{of}"), format!("c{above}"))))
             .collect();
-        prop_assert_eq!(&told, &expected);
+        prop_assert_eq!(&pairs, &expected);
         // The relations that a client knew at a version and those that are repeated since then are all.
         for (version, known) in after {
             let (same, newer) = ask(&terminology, &table, ClosureRequest::Since(version)).unwrap();
             prop_assert_eq!(&same, &table);
             let newer: BTreeSet<Pair> = newer.into_iter().collect();
             prop_assert!(newer.is_disjoint(&known));
-            prop_assert_eq!(known.union(&newer).cloned().collect::<BTreeSet<_>>(), told.clone());
+            prop_assert_eq!(known.union(&newer).cloned().collect::<BTreeSet<_>>(), pairs.clone());
         }
         // A table is stored as JSON.
-        let stored: ClosureTable = serde_json::from_str(&serde_json::to_string(&table).unwrap()).unwrap();
-        prop_assert_eq!(stored, table);
+        let copy: ClosureTable = serde_json::from_str(&serde_json::to_string(&table).unwrap()).unwrap();
+        prop_assert_eq!(copy, table);
     }
 }
 

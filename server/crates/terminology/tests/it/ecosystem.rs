@@ -85,7 +85,7 @@ fn the_three_forms_have_equal_answers() {
     more.push(r#",{"name":"uuid","valueString":"u"}"#.to_owned());
     more.push(r#",{"name":"abstract","valueBoolean":false}"#.to_owned());
     for (set, (system, version, code)) in
-        sets.split(' ').flat_map(|set| systems.into_iter().map(move |asked| (set, asked)))
+        sets.split(' ').flat_map(|set| systems.into_iter().map(move |system| (set, system)))
     {
         for more in &more {
             let url = format!(r#"{{"name":"url","valueUri":"http://garden.example/{set}"}}"#);
@@ -142,8 +142,8 @@ fn the_kind_of_issue_decides_on_location_in_the_ecosystem() {
         ("everything", tools, "RAKE", [true, true, true, true]),
     ] {
         let [by_code, coding, concept] = forms(system, None, code).map(|(_, subject)| subject);
-        let shown = coding.replace(r#""code":"#, r#""display":"Something","code":"#);
-        for (subject, expected) in [by_code, coding, concept, shown].iter().zip(expected) {
+        let with_display = coding.replace(r#""code":"#, r#""display":"Something","code":"#);
+        for (subject, expected) in [by_code, coding, concept, with_display].iter().zip(expected) {
             let answer = answer(
                 &garden,
                 &format!(
@@ -151,8 +151,8 @@ fn the_kind_of_issue_decides_on_location_in_the_ecosystem() {
                        {{"name":"abstract","valueBoolean":false}},{subject}"#
                 ),
             );
-            let found = answer.to_string().contains(r#""location""#);
-            assert_eq!(found, expected, "{set} {subject}: {answer}");
+            let has_location = answer.to_string().contains(r#""location""#);
+            assert_eq!(has_location, expected, "{set} {subject}: {answer}");
         }
     }
     for (subject, expected) in [
@@ -182,8 +182,8 @@ fn only_a_coding_requires_an_absolute_system() {
             r#"{"name":"url","valueUri":"http://garden.example/trees"},{"name":"uuid","valueString":"u"}"#;
         let answer = answer(&garden, &format!("{url},{subject}"));
         let at = format!("{place}.system");
-        let told = (expected.to_owned(), at.trim_start_matches('.').to_owned());
-        assert!(issues(&answer).contains(&told), "{answer}");
+        let issue = (expected.to_owned(), at.trim_start_matches('.').to_owned());
+        assert!(issues(&answer).contains(&issue), "{answer}");
         let names = |p: &serde_json::Value| p["name"] == "x-unknown-system" && p["valueCanonical"] == "shed";
         let is_missing = answer["parameter"].as_array().unwrap().iter().any(names);
         assert_eq!(is_missing, expected == unknown, "{answer}");

@@ -71,8 +71,8 @@ impl World {
             systems.reverse();
         }
         let mut include = json!({ "system": KNOWN });
-        if let Some(listed) = &self.listed {
-            include["concept"] = listed.iter().map(|at| json!({ "code": CODES[*at] })).collect();
+        if let Some(list) = &self.listed {
+            include["concept"] = list.iter().map(|at| json!({ "code": CODES[*at] })).collect();
         }
         let set = json!({ "resourceType": "ValueSet", "id": "set", "url": "urn:set", "status": "active",
             "compose": { "include": [include] } });
@@ -86,7 +86,7 @@ impl World {
     /// an unknown code of the system and version that the server has.
     fn is_valid(&self) -> bool {
         let judged = self.codings.iter().filter(|coding| coding.is_known && !coding.has_version);
-        let is_listed = |code: &usize| self.listed.as_ref().is_none_or(|listed| listed.contains(code));
+        let is_listed = |code: &usize| self.listed.as_ref().is_none_or(|list| list.contains(code));
         let codes: Vec<usize> = judged.map(|coding| coding.code).collect();
         let is_faulty = self.is_ecosystem && codes.iter().any(|code| !self.r4.contains(code));
         !is_faulty && codes.iter().any(|code| self.r4.contains(code) && is_listed(code))

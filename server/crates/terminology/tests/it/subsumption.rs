@@ -57,14 +57,14 @@ fn terminology(parents: &[Vec<usize>]) -> Terminology {
 
 /// Returns all ancestors of a concept, by walking.
 fn above(parents: &[Vec<usize>], of: usize) -> HashSet<usize> {
-    let mut seen = HashSet::new();
+    let mut visited = HashSet::new();
     let mut waiting = parents[of].clone();
     while let Some(at) = waiting.pop() {
-        if seen.insert(at) {
+        if visited.insert(at) {
             waiting.extend(&parents[at]);
         }
     }
-    seen
+    visited
 }
 
 #[track_caller]

@@ -83,7 +83,7 @@ proptest! {
         query.push_string("filter", filter.clone());
         let answer = run_expand(&terminology, OperationLevel::Type, OperationInput::from_query(&query)).unwrap();
         let rows = answer["expansion"]["contains"].as_array().cloned().unwrap_or_default();
-        let found: BTreeSet<_> = rows.iter().map(|row| row["code"].as_str().unwrap().to_owned()).collect();
+        let codes: BTreeSet<_> = rows.iter().map(|row| row["code"].as_str().unwrap().to_owned()).collect();
 
         let is_in = |at: usize| !lists || at == 0 || listed[at].is_some();
         let none = Vec::new();
@@ -98,7 +98,7 @@ proptest! {
             })
             .map(code)
             .collect();
-        prop_assert_eq!(found, expected, "{}", filter);
+        prop_assert_eq!(codes, expected, "{}", filter);
         prop_assert_eq!(answer["expansion"]["total"].as_u64().unwrap() as usize, rows.len());
     }
 }

@@ -273,7 +273,7 @@ proptest! {
             let query = Parameters::from_query(&query);
             let input = OperationInput::from_query(&query);
             let answer = run(&terminology, TerminologyOperation::Translate, OperationLevel::Type, input).unwrap();
-            let found: BTreeSet<(String, String)> = answer
+            let pairs: BTreeSet<(String, String)> = answer
                 .all("match")
                 .map(|one| {
                     let coding = one.part.iter().find_map(|part| match &part.value {
@@ -303,7 +303,7 @@ proptest! {
                 })
                 .collect();
             let is_translated = expected.iter().any(|(_, equivalence)| equivalence != "disjoint");
-            prop_assert_eq!(&found, &expected);
+            prop_assert_eq!(&pairs, &expected);
             prop_assert_eq!(
                 answer.get("result").unwrap().value.clone(),
                 Some(Value::Boolean(is_translated))

@@ -25,8 +25,8 @@ fn table(id: &str, version: &str, date: &str, code: &str) -> String {
 /// Returns the code systems of HL7 that differ in the scheme of their versions.
 fn tables() -> Terminology {
     let terminology = Terminology::default();
-    let stored = [table("a", "2018-08-12", "2018-08-12", "old"), table("b", "4.0.0", "2023-11-01", "new")];
-    terminology.apply(stored.iter().map(|json| put(json)));
+    let systems = [table("a", "2018-08-12", "2018-08-12", "old"), table("b", "4.0.0", "2023-11-01", "new")];
+    terminology.apply(systems.iter().map(|json| put(json)));
     terminology
 }
 
@@ -52,7 +52,7 @@ fn an_operator_can_prefer_a_version() {
         [Some("2018-08-12".to_owned()), Some("4.0.0".to_owned())]
     );
     // A resource of the request takes precedence, and a version that is not stored has no effect.
-    let sent = body(&format!(
+    let request = body(&format!(
         r#"{{"name":"url","valueUri":"{TABLE}"}},{{"name":"code","valueCode":"sent"}},
            {{"name":"tx-resource","resource":{}}}"#,
         table("c", "1.0.0", "2001", "sent")
@@ -61,7 +61,7 @@ fn an_operator_can_prefer_a_version() {
         &terminology,
         TerminologyOperation::ValidateCodeInSystem,
         OperationLevel::Type,
-        OperationInput::from_body(&sent),
+        OperationInput::from_body(&request),
     );
     assert!(short(answer).starts_with("true"));
     assert!(preferred.add(&format!("{TABLE}|9.x")));
@@ -76,18 +76,18 @@ fn resources_of_r4_and_versions_in_use_come_first() {
         // The order in which they are stored has no influence.
         for reversed in [false, true] {
             let terminology = Terminology::default();
-            let mut stored: Vec<_> = versions.iter().enumerate().collect();
+            let mut order: Vec<_> = versions.iter().enumerate().collect();
             if reversed {
-                stored.reverse();
+                order.reverse();
             }
-            terminology.apply(stored.into_iter().map(|(index, (version, status))| {
+            terminology.apply(order.into_iter().map(|(index, (version, status))| {
                 put(&format!(
                     r#"{{"resourceType":"CodeSystem","id":"s{index}","url":"{url}","version":"{version}",
                         "status":"{status}","content":"complete","concept":[{{"code":"c"}}]}}"#
                 ))
             }));
-            let chosen = terminology.code_systems_by_url()[url][0].clone();
-            assert_eq!(chosen.as_deref(), Some(expected), "{url} {versions:?}");
+            let choice = terminology.code_systems_by_url()[url][0].clone();
+            assert_eq!(choice.as_deref(), Some(expected), "{url} {versions:?}");
         }
     }
     let of_fhir = "http://hl7.org/fhir/encounter-status";
@@ -157,7 +157,7 @@ fn the_reason_for_a_choice_is_logged() {
 }
 
 /// Returns the shortest time of a request with an unseen `tx-resource`, and of one for an implicit value set.
-fn shortest(stored: usize) -> [Duration; 2] {
+fn shortest(count: usize) -> [Duration; 2] {
     let terminology = Terminology::default();
     let json = |n: usize| {
         put(&format!(
@@ -165,7 +165,7 @@ fn shortest(stored: usize) -> [Duration; 2] {
                 "content":"complete","valueSet":"http://garden.example/all-{n}"}}"#
         ))
     };
-    terminology.apply((0..stored).map(json));
+    terminology.apply((0..count).map(json));
     let ask = |parameters: &Parameters| {
         let started = Instant::now();
         drop(run(
@@ -176,7 +176,7 @@ fn shortest(stored: usize) -> [Duration; 2] {
         ));
         started.elapsed()
     };
-    let sent = |n: usize| {
+    let request_with = |n: usize| {
         body(&format!(
             r#"{{"name":"url","valueUri":"http://garden.example/0"}},{{"name":"code","valueCode":"c{n}"}},
                {{"name":"system","valueUri":"{TABLE}"}},{{"name":"tx-resource","resource":{}}}"#,
@@ -189,7 +189,10 @@ fn shortest(stored: usize) -> [Duration; 2] {
                {{"name":"system","valueUri":"http://snomed.info/sct"}}"#
         ))
     };
-    [(0..100).map(|n| ask(&sent(n))).min().unwrap(), (0..100).map(|n| ask(&implicit(n))).min().unwrap()]
+    [
+        (0..100).map(|n| ask(&request_with(n))).min().unwrap(),
+        (0..100).map(|n| ask(&implicit(n))).min().unwrap(),
+    ]
 }
 
 #[test]

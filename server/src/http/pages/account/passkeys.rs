@@ -21,8 +21,8 @@ pub async fn begin_registration(
 ) -> Result<Response, Problem> {
     let (visit, _) = read_method_form(context, body).await?;
     let identity = &context.app.identity;
-    let begun = identity.sign_in.begin_passkey_registration(&visit.user, &visit.browser, context.now).await?;
-    Ok(passkey::ceremony_options(&begun))
+    let start = identity.sign_in.begin_passkey_registration(&visit.user, &visit.browser, context.now).await?;
+    Ok(passkey::ceremony_options(&start))
 }
 
 /// POST {base}/account/passkeys
@@ -51,8 +51,8 @@ pub async fn remove_passkey(context: &RequestContext, body: &mut RequestBody) ->
 pub async fn require_passkey(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
     let (visit, form) = read_method_form(context, body).await?;
     let ask = form.get("ask") == Some("yes");
-    let changed = context.app.identity.sign_in.require_passkey(&visit.user.sub, ask, context.now).await;
-    ceremony_result(context, &visit, changed, "saved").await
+    let result = context.app.identity.sign_in.require_passkey(&visit.user.sub, ask, context.now).await;
+    ceremony_result(context, &visit, result, "saved").await
 }
 
 /// POST {base}/account/recovery-codes: generates new codes and shows them once.

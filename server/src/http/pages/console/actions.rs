@@ -16,8 +16,8 @@ pub async fn run_action(context: &RequestContext, body: &mut RequestBody) -> Res
     let form = csrf::read_form(context, body).await?;
     let browser = context.cookies.browser.as_deref().unwrap_or_default().to_owned();
     let visit = ConsoleVisit::of(context, browser).await?;
-    let asked = asked_command(&form).map_err(|text| Problem::page(StatusCode::BAD_REQUEST, &text))?;
-    let AskedCommand { command, action, label, fields, line } = asked;
+    let arguments = asked_command(&form).map_err(|text| Problem::page(StatusCode::BAD_REQUEST, &text))?;
+    let AskedCommand { command, action, label, fields, line } = arguments;
     if let Some(question) = command.question().filter(|_| form.get("confirmed").is_none()) {
         let content = html! {
             p { (question) }

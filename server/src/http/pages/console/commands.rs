@@ -33,8 +33,8 @@ pub(super) async fn run(app: &App, command: AdminCommand) -> CommandResult {
         }
         CommandEvent::Progress(_) | CommandEvent::Reading { .. } | CommandEvent::Exit(_) => {}
     };
-    let done = Box::pin(execute_command(&services, command, &mut events)).await;
-    match done {
+    let execution = Box::pin(execute_command(&services, command, &mut events)).await;
+    match execution {
         Ok(code) => result.is_success = code == 0,
         Err(error) => result.lines.push(format!("{error:#}")),
     }

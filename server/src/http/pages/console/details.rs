@@ -71,8 +71,8 @@ pub async fn show_client(context: &RequestContext) -> Result<Response, Problem> 
     let visit = ConsoleVisit::of(context, browser).await?;
     let params = context.params();
     let id = params.get("id").unwrap_or_default();
-    let shown = records_of(&context.app, Some("client"), "show", json!({ "client_id": id })).await;
-    let Some(client @ Value::Object(members)) = shown.first() else {
+    let records = records_of(&context.app, Some("client"), "show", json!({ "client_id": id })).await;
+    let Some(client @ Value::Object(members)) = records.first() else {
         return Err(Problem::page(StatusCode::NOT_FOUND, "There is no client with this id."));
     };
     let content = html! {

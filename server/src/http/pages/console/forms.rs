@@ -83,14 +83,14 @@ pub(super) fn form(row: &CommandRow, browser: &str, path: &[&str], record: &Valu
             }
         }));
     }
-    let shown = if optional.len() > SHOWN_FIELDS + 1 { SHOWN_FIELDS } else { optional.len() };
-    let (shown, more) = optional.split_at(shown);
+    let visible = if optional.len() > SHOWN_FIELDS + 1 { SHOWN_FIELDS } else { optional.len() };
+    let (visible, more) = optional.split_at(visible);
     Some(CommandForm::Fields(html! {
         details {
             summary aria-label=(format!("{label} {of}").trim_end()) { (label) }
             form method="post" action="/console" {
                 (hidden)
-                @for argument in needed.iter().chain(shown) { (field(argument, &action)) }
+                @for argument in needed.iter().chain(visible) { (field(argument, &action)) }
                 @if row.reads_password {
                     @let id = format!("{action}-{PASSWORD}");
                     label for=(id) { "Password" }
@@ -207,14 +207,20 @@ pub(super) fn asked_command(form: &Params) -> Result<AskedCommand, String> {
     flags.extend(has_hyphen.then(|| "--".to_owned()));
     flags.extend(values);
     let words = ["trefoil"].into_iter().chain(row.words()).map(str::to_owned);
-    let shown: Vec<_> =
+    let shell_words: Vec<_> =
         words.chain(flags.iter().cloned()).map(|word| shell_word(&word).to_string()).collect();
     let matches = row.command_line().try_get_matches_from([row.name.to_owned()].into_iter().chain(flags));
     let parsed = matches.and_then(|mut matches| (row.from_arguments)(&mut matches));
     let mut command = parsed.map_err(|error| error.to_string())?;
     let mut input = FormInput(form.get(PASSWORD).unwrap_or_default().to_owned());
     command.read_input(&mut input).map_err(|error| format!("{error:#}"))?;
-    Ok(AskedCommand { command, action: action(row), label: row.doors.label, fields, line: shown.join(" ") })
+    Ok(AskedCommand {
+        command,
+        action: action(row),
+        label: row.doors.label,
+        fields,
+        line: shell_words.join(" "),
+    })
 }
 
 #[cfg(test)]
@@ -237,9 +243,9 @@ mod tests {
             }
             // One of the methods is required.
             form.push_str("&all=yes");
-            let asked = asked(&form).unwrap_or_else(|error| panic!("{form}: {error}"));
-            assert_eq!(asked.action, action(row));
-            assert!(!asked.line.contains("a long"), "{}", asked.line);
+            let command = asked(&form).unwrap_or_else(|error| panic!("{form}: {error}"));
+            assert_eq!(command.action, action(row));
+            assert!(!command.line.contains("a long"), "{}", command.line);
         }
     }
 

@@ -20,7 +20,7 @@ pub async fn show_console(context: &RequestContext) -> Result<Response, Problem>
     let (browser, set_cookie) = cookie::browser(context);
     let visit = ConsoleVisit::of(context, browser).await?;
     let params = context.params();
-    let wanted = params.get("q").unwrap_or_default().to_lowercase();
+    let query = params.get("q").unwrap_or_default().to_lowercase();
     let app = &context.app;
     let status = records(app, None, "status").await.into_iter().next().unwrap_or_default();
     let users = records(app, Some("user"), "list").await;
@@ -30,8 +30,8 @@ pub async fn show_console(context: &RequestContext) -> Result<Response, Problem>
     let sections = [
         server_section(&visit, &status),
         refusals_section(&status),
-        users_section(&visit, &users, &wanted),
-        clients_section(&visit, &clients, &wanted),
+        users_section(&visit, &users, &query),
+        clients_section(&visit, &clients, &query),
         exports_section(&status),
         releases_section(&visit, &releases),
         keys_section(&visit, &keys),
@@ -41,7 +41,7 @@ pub async fn show_console(context: &RequestContext) -> Result<Response, Problem>
         @for fault in members(&status["faults"]) { p.error role="alert" { (text(fault)) } }
         form method="get" action="/console" {
             label for="q" { "Find users and clients" }
-            input id="q" type="search" name="q" value=(wanted) autocomplete="off";
+            input id="q" type="search" name="q" value=(query) autocomplete="off";
             button.second type="submit" { "Find" }
         }
         @for section in sections { section { (section) } }
@@ -108,8 +108,8 @@ fn refusals_section(status: &Value) -> Markup {
     }
 }
 
-fn users_section(visit: &ConsoleVisit, users: &[Value], wanted: &str) -> Markup {
-    let (shown, left_out) = found(users, &["/username", "/claims/name"], wanted);
+fn users_section(visit: &ConsoleVisit, users: &[Value], query: &str) -> Markup {
+    let (shown, left_out) = found(users, &["/username", "/claims/name"], query);
     html! {
         h2 { "Users" }
         ul.rows {
@@ -122,8 +122,8 @@ fn users_section(visit: &ConsoleVisit, users: &[Value], wanted: &str) -> Markup 
     }
 }
 
-fn clients_section(visit: &ConsoleVisit, clients: &[Value], wanted: &str) -> Markup {
-    let (shown, left_out) = found(clients, &["/client_id", "/client_name"], wanted);
+fn clients_section(visit: &ConsoleVisit, clients: &[Value], query: &str) -> Markup {
+    let (shown, left_out) = found(clients, &["/client_id", "/client_name"], query);
     html! {
         h2 { "Clients" }
         ul.rows {
@@ -194,9 +194,9 @@ fn keys_section(visit: &ConsoleVisit, keys: &[Value]) -> Markup {
 
 /// The records in which one of these members (JSON pointers) contains a text, and the number of those that
 /// are not shown.
-fn found<'a>(records: &'a [Value], names: &[&str], wanted: &str) -> (Vec<&'a Value>, usize) {
+fn found<'a>(records: &'a [Value], names: &[&str], query: &str) -> (Vec<&'a Value>, usize) {
     let contains =
-        |record: &Value| names.iter().any(|name| text_at(record, name).to_lowercase().contains(wanted));
+        |record: &Value| names.iter().any(|name| text_at(record, name).to_lowercase().contains(query));
     let mut all: Vec<_> = records.iter().filter(|record| contains(record)).collect();
     let left_out = all.len().saturating_sub(SHOWN);
     all.truncate(SHOWN);

@@ -36,12 +36,12 @@ pub(super) async fn count_attempt(
 ) -> Result<(Option<User>, Result<SignInAttempt, SignedDuration>), StoreError> {
     let user = app.identity.users.active_user_by_name(username, now).await?;
     let limits = app.settings().throttle;
-    let counted = app
+    let count = app
         .identity
         .throttle
         .begin_sign_in_attempt(username, user.as_ref(), address, device, &limits, now)
         .await?;
-    Ok((user, counted))
+    Ok((user, count))
 }
 
 /// The result of checking a password.

@@ -118,7 +118,7 @@ impl AuditQueue {
     /// An error if the audit files cannot be read.
     pub async fn limit(&self) -> Result<()> {
         let most = if self.refuses { u64::MAX } else { self.most };
-        let limited = self.with_lines(move |lines| {
+        let has_limit = self.with_lines(move |lines| {
             let unsent = lines.unsent()?;
             if unsent.bytes <= most {
                 return Ok((unsent, 0));
@@ -126,7 +126,7 @@ impl AuditQueue {
             let dropped = lines.drop_oldest(most)?;
             Ok((lines.unsent()?, dropped))
         });
-        let (unsent, dropped) = limited.await?;
+        let (unsent, dropped) = has_limit.await?;
         *self.lock_unsent() = unsent;
         if dropped > 0 {
             self.counts.dropped_bytes.fetch_add(dropped, Ordering::Relaxed);

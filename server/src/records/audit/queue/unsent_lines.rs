@@ -131,13 +131,13 @@ impl UnsentLines {
     fn next_of_lost_file(&mut self, most: usize) -> io::Result<Option<LineBatch>> {
         let Some((name, file)) = &self.last else { return Ok(None) };
         let own = file.metadata()?;
-        let named = fs::metadata(self.folder.join(name)).ok();
-        if named.as_ref().is_some_and(|named| (named.dev(), named.ino()) == (own.dev(), own.ino())) {
+        let file_of_name = fs::metadata(self.folder.join(name)).ok();
+        if file_of_name.as_ref().is_some_and(|other| (other.dev(), other.ino()) == (own.dev(), own.ino())) {
             return Ok(None);
         }
         let batch = read_lines(file, name.clone(), self.position(name, own.len()), most)?;
         // The server writes to this file until it has noticed the loss, and makes another one.
-        if batch.is_none() && (named.is_some() || self.is_followed(name)?) {
+        if batch.is_none() && (file_of_name.is_some() || self.is_followed(name)?) {
             let name = name.clone();
             self.positions.remove(&name);
             self.last = None;
@@ -252,13 +252,13 @@ mod tests {
 
     /// Sends everything that waits.
     fn send(lines: &mut UnsentLines, most: usize) -> Vec<String> {
-        let mut sent = Vec::new();
+        let mut lines_sent = Vec::new();
         while let Some(batch) = lines.next(most).unwrap() {
             assert!(batch.lines.len() <= most);
             lines.complete(&batch).unwrap();
-            sent.extend(batch.lines);
+            lines_sent.extend(batch.lines);
         }
-        sent
+        lines_sent
     }
 
     #[test]
@@ -369,11 +369,11 @@ mod tests {
             let after = lines.unsent().unwrap().bytes;
             prop_assert_eq!(after + dropped, before);
             prop_assert!(after <= most);
-            let left = send(&mut lines, 100);
-            prop_assert!(all.ends_with(&left));
+            let rest = send(&mut lines, 100);
+            prop_assert!(all.ends_with(&rest));
             // One line more would not have fit.
-            if left.len() < all.len() {
-                prop_assert!(after + all[all.len() - left.len() - 1].len() as u64 + 1 > most);
+            if rest.len() < all.len() {
+                prop_assert!(after + all[all.len() - rest.len() - 1].len() as u64 + 1 > most);
             }
         }
     }

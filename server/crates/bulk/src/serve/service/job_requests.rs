@@ -105,8 +105,8 @@ impl Bulk {
         polls.retain(|_, (first, _)| now < *first + minute);
         let (first, count) = polls.entry(id.to_owned()).or_insert((now, 0));
         *count = count.saturating_add(1);
-        let left = (*first + minute).duration_since(now).as_secs().max(1);
-        (*count > limit).then(|| u32::try_from(left).unwrap_or(60))
+        let seconds = (*first + minute).duration_since(now).as_secs().max(1);
+        (*count > limit).then(|| u32::try_from(seconds).unwrap_or(60))
     }
 
     /// An output file that the manifest of the client's job lists.

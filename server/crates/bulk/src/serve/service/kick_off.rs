@@ -156,11 +156,11 @@ impl Bulk {
         parameters: &mut ExportParameters,
         group: Option<GroupsRead<'_>>,
     ) -> Result<(), KickOffError> {
-        let Some(named) = parameters.patients.take() else { return Ok(()) };
+        let Some(references) = parameters.patients.take() else { return Ok(()) };
         let members = group.map(|group| group.into_members().members);
         let store = &self.worker.store;
         let (mut accessible, mut strangers) = (Vec::new(), Vec::new());
-        for id in named {
+        for id in references {
             let is_known = match &members {
                 Some(members) => members.position(&id).is_some(),
                 None => {

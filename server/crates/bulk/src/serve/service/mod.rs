@@ -249,16 +249,16 @@ impl Bulk {
         let (id, client_id) = (job.id.clone(), job.client_id.clone());
         let (bulk, mine) = (self.clone(), id.clone());
         let bytes = Arc::new(AtomicU64::new(job.progress.bytes));
-        let counted = bytes.clone();
+        let byte_count = bytes.clone();
         // Locked until the task is added, because a task that ends immediately removes itself.
         let mut running = self.running();
         let task = tokio::spawn(async move {
             let (store, duration) = (bulk.worker.store.clone(), bulk.worker.lease);
             let record = Arc::new(JobRecord::new(store, duration, &job, revision));
-            let lost = AbortOnDrop::of(Arc::clone(&record).keep_lease(bulk.clock.now.clone()));
+            let lease = AbortOnDrop::of(Arc::clone(&record).keep_lease(bulk.clock.now.clone()));
             let work = async {
                 let _turn = bulk.turns.acquire().await.expect("the semaphore is never closed");
-                let work = bulk.worker.run(job.clone(), &record, &counted, || (bulk.clock.now)());
+                let work = bulk.worker.run(job.clone(), &record, &byte_count, || (bulk.clock.now)());
                 // A panic fails only this export, and the client receives the failure.
                 if AssertUnwindSafe(work).catch_unwind().await.is_err() {
                     bulk.fail(job, "the export failed; the server's log has the reason").await;
@@ -266,7 +266,7 @@ impl Bulk {
             };
             tokio::select! {
                 () = work => {}
-                () = lost => bulk.worker.leave(&mine, (bulk.clock.now)()).await,
+                () = lease => bulk.worker.leave(&mine, (bulk.clock.now)()).await,
             }
             bulk.running().remove(&mine);
         });
@@ -279,9 +279,9 @@ impl Bulk {
         let expires = now + self.worker.retention;
         job.state = JobState::Failed { by_data: false, reason: reason.to_owned(), expires };
         let Ok(Some(record)) = self.worker.store.get(&job.key(), now).await else { return };
-        let stored = decode::<Job>(&job.key(), &record.value);
-        if stored.is_ok_and(|stored| {
-            stored.lease.owner != job.lease.owner || stored.lease.attempt != job.lease.attempt
+        let record_job = decode::<Job>(&job.key(), &record.value);
+        if record_job.is_ok_and(|other| {
+            other.lease.owner != job.lease.owner || other.lease.attempt != job.lease.attempt
         }) {
             // Another node has acquired the lease.
             return;

@@ -48,8 +48,8 @@ impl Bulk {
         for id in ids {
             let key = job::key(&id);
             let record = self.worker.store.get(&key, now).await?;
-            let stored = record.map(|record| decode::<Job>(&key, &record.value)).transpose()?;
-            if stored.is_some_and(|job| job.state == JobState::Running) {
+            let job_in_store = record.map(|record| decode::<Job>(&key, &record.value)).transpose()?;
+            if job_in_store.is_some_and(|job| job.state == JobState::Running) {
                 continue;
             }
             let running = self.running().remove(&id);
@@ -130,7 +130,7 @@ impl Bulk {
                 if !matches!(job.state, JobState::Failed { .. }) {
                     unclear.remove(&job.id);
                 }
-                let done = if job.expires().is_some_and(|expiry| expiry <= now) {
+                let result = if job.expires().is_some_and(|expiry| expiry <= now) {
                     count += 1;
                     self.remove(&job, record.revision, now).await
                 } else if job.state == JobState::Running && job.lease.until <= now {
@@ -139,7 +139,7 @@ impl Bulk {
                 } else {
                     Ok(())
                 };
-                failed = failed.or(done.err());
+                failed = failed.or(result.err());
             }
         }
         // Files without a record, and open jobs whose worker stopped before it cleaned up, are no longer

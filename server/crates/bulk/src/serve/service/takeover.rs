@@ -93,9 +93,9 @@ impl Bulk {
     /// The ids of the jobs of this store that have files, and the names of folders that belong to other
     /// stores. Logs a failure and returns `None` if the files cannot be listed.
     pub(super) async fn jobs_with_files(&self) -> Option<(BTreeSet<String>, Vec<String>)> {
-        let listed = self.worker.files.jobs().await;
-        let listed =
-            listed.inspect_err(|error| tracing::warn!(%error, "the files of exports could not be listed"));
-        listed.ok().map(|(jobs, foreign)| (jobs.into_iter().collect(), foreign))
+        let jobs = self.worker.files.jobs().await;
+        let jobs =
+            jobs.inspect_err(|error| tracing::warn!(%error, "the files of exports could not be listed"));
+        jobs.ok().map(|(jobs, foreign)| (jobs.into_iter().collect(), foreign))
     }
 }

@@ -176,11 +176,11 @@ impl Worker {
             file: None,
             closing: VecDeque::new(),
         };
-        let ended = run.carry_out().await;
+        let end = run.carry_out().await;
         run.file = None;
         run.closing.clear();
         let expires = now() + self.retention;
-        run.job.state = match ended {
+        run.job.state = match end {
             Ok(()) => JobState::Complete { expires },
             Err(JobError::LeaseLost) => return self.leave(&id, now()).await,
             Err(JobError::StoreReadOnly | JobError::BucketUnavailable) => return,
@@ -513,10 +513,10 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
 
     /// The number of lines from index `at` that fit into the file. For an empty file, returns at least one.
     fn fitting(&self, ends: &[usize], index: usize) -> usize {
-        let begun = self.file.as_ref().map_or(0, |file| file.lines.bytes);
+        let start = self.file.as_ref().map_or(0, |file| file.lines.bytes);
         let from = index.checked_sub(1).map_or(0, |before| ends[before]);
-        let is_in = |end: &usize| begun + (end - from) as u64 <= self.worker.file_size;
-        ends[index..].partition_point(is_in).max(usize::from(begun == 0))
+        let is_in = |end: &usize| start + (end - from) as u64 <= self.worker.file_size;
+        ends[index..].partition_point(is_in).max(usize::from(start == 0))
     }
 
     fn line(&mut self, section: ManifestSection, kind: &str, name: &str, line: &[u8]) {
@@ -589,7 +589,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
     /// Updates the estimated progress. The store counts writes instead of resources, so the snapshot's
     /// sequence number is an upper bound for the number of resources.
     fn estimate(&mut self, job: &Job) {
-        let share = |done: u64, of: u64| done.saturating_mul(100) / of.max(1);
+        let share = |part: u64, of: u64| part.saturating_mul(100) / of.max(1);
         let by_part = share(self.place.part as u64, job.parts() as u64);
         let by_count = share(self.written, job.seq().0);
         let open = self.file.as_ref().map_or(0, |file| file.lines.bytes);

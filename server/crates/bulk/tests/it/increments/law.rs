@@ -157,7 +157,7 @@ async fn converge(store: Store, rounds: &[Vec<Change>], level: ExportLevel, quer
         options.group_leavers = GroupLeavers::Deleted;
     });
     Change::put_group(&world, 3).await;
-    let mut kept = Kept::new();
+    let mut mirror = Kept::new();
     let mut since = None::<String>;
     for round in rounds {
         for change in round {
@@ -170,16 +170,16 @@ async fn converge(store: Store, rounds: &[Vec<Change>], level: ExportLevel, quer
             Ok(job) => finish(&world.bulk, &job, world.now()).await,
             Err(error) => {
                 assert!(error.to_string().contains("records were erased"), "{error}");
-                kept.clear();
+                mirror.clear();
                 world.export(level.clone(), query).await
             }
         };
-        apply_lists(&world, &manifest, &mut kept).await;
+        apply_lists(&world, &manifest, &mut mirror).await;
         since = Some(manifest["transactionTime"].as_str().unwrap().to_owned());
     }
     let mut full = Kept::new();
     apply_lists(&world, &world.export(level, query).await, &mut full).await;
-    assert_eq!(kept, full);
+    assert_eq!(mirror, full);
 }
 
 /// The levels and searches of the exports in this law.

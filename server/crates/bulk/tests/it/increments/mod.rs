@@ -89,17 +89,17 @@ async fn notes(world: &World, manifest: &Value) -> Vec<String> {
 
 /// Applies the files of a manifest to the client's resources. Those of Patients who have left the Group are
 /// removed first; each Observation is in one compartment.
-async fn apply(world: &World, manifest: &Value, kept: &mut Kept) {
+async fn apply(world: &World, manifest: &Value, mirror: &mut Kept) {
     for text in notes(world, manifest).await {
         let patient = text.split_once(" is no longer a member of the Group").unwrap().0.to_owned();
         let observation = patient.replace("Patient/p", "Observation/o");
-        kept.retain(|name, _| *name != patient && *name != observation);
+        mirror.retain(|name, _| *name != patient && *name != observation);
     }
-    apply_lists(world, manifest, kept).await;
+    apply_lists(world, manifest, mirror).await;
 }
 
 /// Applies the lists `output` and `deleted` of a manifest.
-async fn apply_lists(world: &World, manifest: &Value, kept: &mut Kept) {
+async fn apply_lists(world: &World, manifest: &Value, mirror: &mut Kept) {
     let mut fresh = Vec::new();
     for file in manifest["output"].as_array().unwrap() {
         for line in world.file(&world.bulk, file["url"].as_str().unwrap()).await.lines() {
@@ -110,7 +110,7 @@ async fn apply_lists(world: &World, manifest: &Value, kept: &mut Kept) {
                 resource["id"].as_str().unwrap()
             );
             fresh.push(name.clone());
-            kept.insert(name, line.to_owned());
+            mirror.insert(name, line.to_owned());
         }
     }
     for file in manifest["deleted"].as_array().into_iter().flatten() {
@@ -127,7 +127,7 @@ async fn apply_lists(world: &World, manifest: &Value, kept: &mut Kept) {
                     !fresh.iter().any(|fresh| fresh == name),
                     "{name} is in both the output and the deletes"
                 );
-                kept.remove(name);
+                mirror.remove(name);
             }
         }
     }
@@ -145,7 +145,7 @@ proptest! {
             let world = World::with_files_of(300);
             world.put("Group", "g", group_of(["p0", "p1"])).await;
             let level = if group { ExportLevel::Group("g".to_owned()) } else { ExportLevel::System };
-            let mut kept = Kept::new();
+            let mut mirror = Kept::new();
             let mut since = None::<String>;
             let (mut stored, mut members) = (BTreeSet::new(), 0b11);
             for round in &rounds {
@@ -159,12 +159,12 @@ proptest! {
                 }
                 let query: Vec<_> = since.iter().map(|since| ("_since", since.as_str())).collect();
                 let manifest = world.export(level.clone(), &query).await;
-                apply(&world, &manifest, &mut kept).await;
+                apply(&world, &manifest, &mut mirror).await;
                 since = Some(manifest["transactionTime"].as_str().unwrap().to_owned());
             }
             let mut full = Kept::new();
             apply(&world, &world.export(level, &[]).await, &mut full).await;
-            assert_eq!(kept, full);
+            assert_eq!(mirror, full);
             let in_level = stored.iter().filter(|(_, number)| !group || members >> number & 1 == 1);
             let mut expected: BTreeSet<_> = in_level
                 .map(|(observation, number)| match observation {
@@ -201,30 +201,30 @@ async fn resources_that_left_an_export_are_named_or_listed() {
         let query = [("_since", since.as_str()), types, search];
         let manifest = world.export(ExportLevel::Group("g".to_owned()), &query).await;
         let texts = notes(&world, &manifest).await;
-        let mut listed = Vec::new();
+        let mut names = Vec::new();
         for file in manifest["deleted"].as_array().into_iter().flatten() {
             let text = world.file(&world.bulk, file["url"].as_str().unwrap()).await;
             let bundle: Value = serde_json::from_str(text.trim()).unwrap();
             let entries = bundle["entry"].as_array().unwrap().iter();
-            listed.extend(entries.map(|entry| entry["request"]["url"].as_str().unwrap().to_owned()));
+            names.extend(entries.map(|entry| entry["request"]["url"].as_str().unwrap().to_owned()));
         }
-        listed.sort_unstable();
+        names.sort_unstable();
         if group_leavers == GroupLeavers::Outcome {
             assert_eq!(texts.len(), 2, "{texts:?}");
             assert!(texts[0].starts_with("Patient/b is no longer a member of the Group;"), "{texts:?}");
-            let left = "no longer in this export, because they belong to other patients, match no search, or are \
+            let reason = "no longer in this export, because they belong to other patients, match no search, or are \
                         not referred to any more: Observation/moved, Observation/unmatched, Provenance/of-moved; \
                         remove them from your copy";
-            assert_eq!((texts[1].as_str(), listed.is_empty()), (left, true));
+            assert_eq!((texts[1].as_str(), names.is_empty()), (reason, true));
         } else {
-            let left = [
+            let reasons = [
                 "Observation/moved",
                 "Observation/old",
                 "Observation/unmatched",
                 "Patient/b",
                 "Provenance/of-moved",
             ];
-            assert_eq!((texts.is_empty(), &listed[..]), (true, &left.map(str::to_owned)[..]));
+            assert_eq!((texts.is_empty(), &names[..]), (true, &reasons.map(str::to_owned)[..]));
         }
     }
 }
@@ -368,8 +368,8 @@ async fn a_patient_who_joins_a_group_is_exported_in_full() {
     // A Group that is newer than the time has joiners only.
     world.put("Group", "later", group_of(["stranger"])).await;
     let later = world.export(ExportLevel::Group("later".to_owned()), &[("_since", &since)]).await;
-    let found: usize = world.read(&world.bulk, &later).await.into_values().map(|ids| ids.len()).sum();
-    assert_eq!(found, 2);
+    let count: usize = world.read(&world.bulk, &later).await.into_values().map(|ids| ids.len()).sum();
+    assert_eq!(count, 2);
 }
 
 #[tokio::test]

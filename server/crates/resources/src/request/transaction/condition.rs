@@ -42,16 +42,19 @@ impl Resources {
         for (_, _, filter, ..) in &conditions {
             searches.push(view.search_guarded(filter).boxed());
         }
-        let found: Vec<_> = stream::iter(searches).buffered(SEARCHES_AT_ONCE).try_collect().await?;
-        for ((index, text, filter, own, if_match), (matches, guard)) in conditions.into_iter().zip(found) {
+        let matches_of_searches: Vec<_> =
+            stream::iter(searches).buffered(SEARCHES_AT_ONCE).try_collect().await?;
+        for ((index, text, filter, own, if_match), (matches, guard)) in
+            conditions.into_iter().zip(matches_of_searches)
+        {
             let (earlier, rest) = entries.split_at_mut(index);
             let entry = &mut rest[0];
             if let Some(version) = if_match.filter(|version| {
-                !ExpectedVersion::Version(*version).is_met(matches.as_ref().map(|found| found.version))
+                !ExpectedVersion::Version(*version).is_met(matches.as_ref().map(|resource| resource.version))
             }) {
-                let found = matches.map(|found| found.version);
-                debug_assert_ne!(found, Some(version), "the precondition is not met");
-                return Err(ResourceError::PreconditionFailed { search: text, found });
+                let current = matches.map(|resource| resource.version);
+                debug_assert_ne!(current, Some(version), "the precondition is not met");
+                return Err(ResourceError::PreconditionFailed { search: text, found: current });
             }
             let place = format!("{}/{}", entry.kind, entry.id);
             // An entry of this Bundle that creates what the search is for.

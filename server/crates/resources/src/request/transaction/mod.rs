@@ -162,7 +162,7 @@ impl Resources {
         }
         // Entries of a batch are independent, so that they cannot refer to each other by fullUrl.
         let names = if is_transaction { names(&entries, &targets) } else { RenamedReferences::new() };
-        let planned = targets.into_iter().zip(&entries).map(|(target, entry)| {
+        let plan = targets.into_iter().zip(&entries).map(|(target, entry)| {
             let target = target?;
             let prepared = match target.action {
                 EntryAction::Delete | EntryAction::Read => None,
@@ -200,7 +200,7 @@ impl Resources {
         });
         let entries: Vec<Result<PlannedEntry, ResourceBodyError>> = positions
             .into_iter()
-            .zip(planned)
+            .zip(plan)
             .map(|(index, entry)| entry.map_err(|error: ResourceBodyError| error.in_entry(index)))
             .collect();
         let mut references = Vec::new();
@@ -244,7 +244,7 @@ impl Resources {
                     answers.push(Ok(EntryResult::Read(EntryRead { kind, id, at: seq })));
                 }
                 Ok(entry) => match self.commit(vec![entry], &[], now).await {
-                    Ok(done) => answers.extend(done),
+                    Ok(results) => answers.extend(results),
                     Err(error) => answers.push(Err(error)),
                 },
                 Err(error) => answers.push(Err(error.into())),
@@ -268,10 +268,10 @@ impl Resources {
         loop {
             let mut resolved = entries.clone();
             let checks = self.resolve(&mut resolved, references).await?;
-            let done = self.commit_once(resolved, checks, now).await;
+            let result = self.commit_once(resolved, checks, now).await;
             searches += 1;
-            if !is_overtaken(&done) || searches == MAX_SEARCHES {
-                return done;
+            if !is_overtaken(&result) || searches == MAX_SEARCHES {
+                return result;
             }
         }
     }
@@ -285,42 +285,42 @@ impl Resources {
         now: Timestamp,
     ) -> Result<Vec<Result<EntryResult, ResourceError>>, ResourceError> {
         // The conditions come first: they are about the state before the writes.
-        let checked = checks.len();
+        let check_count = checks.len();
         let writes = checks.into_iter().chain(entries.iter_mut().filter_map(PlannedEntry::write)).collect();
         let commit = self.store().commit(writes, now).await?;
-        let mut written = commit.written.into_iter().skip(checked);
-        let mut done = Vec::with_capacity(entries.len());
+        let mut effects = commit.written.into_iter().skip(check_count);
+        let mut results = Vec::with_capacity(entries.len());
         for entry in entries {
             let is_left_out = entry.is_left_out();
             let PlannedEntry { action, kind, id, .. } = entry;
             if action == EntryAction::Read {
                 // Reads return the resources in their state after the commit.
-                done.push(Ok(EntryResult::Read(EntryRead { kind, id, at: commit.seq })));
+                results.push(Ok(EntryResult::Read(EntryRead { kind, id, at: commit.seq })));
                 continue;
             }
-            let effect = if is_left_out { None } else { written.next() };
-            if effect.is_some_and(|written| written.effect == WriteEffect::Outdated) {
-                done.push(Ok(EntryResult::Outdated(kind)));
+            let effect = if is_left_out { None } else { effects.next() };
+            if effect.is_some_and(|item| item.effect == WriteEffect::Outdated) {
+                results.push(Ok(EntryResult::Outdated(kind)));
                 continue;
             }
             if action == EntryAction::Delete {
-                let deletion = match effect.map(|written| written.effect) {
+                let deletion = match effect.map(|item| item.effect) {
                     Some(WriteEffect::Deleted) => self.deletion(kind, &id, commit.seq).await,
                     _ => Ok(DeleteResult::WasAbsent),
                 };
-                done.push(deletion.map(EntryResult::Deleted));
+                results.push(deletion.map(EntryResult::Deleted));
                 continue;
             }
             let version = self.store().read(&ResourceKey::new(kind, &*id), commit.seq).await;
-            let stored = version.map_err(Into::into).and_then(|version| stored(kind, &id, version));
-            let stored = stored.map(|stored| StoredResource { bytes: Bytes::new(), ..stored });
-            done.push(stored.map(|stored| match effect.map(|written| written.effect) {
-                None | Some(WriteEffect::Nothing) => EntryResult::Found(stored),
-                Some(WriteEffect::Created) => EntryResult::Created(stored),
-                Some(_) => EntryResult::Updated(stored),
+            let resource = version.map_err(Into::into).and_then(|version| stored(kind, &id, version));
+            let resource = resource.map(|body| StoredResource { bytes: Bytes::new(), ..body });
+            results.push(resource.map(|resource| match effect.map(|item| item.effect) {
+                None | Some(WriteEffect::Nothing) => EntryResult::Found(resource),
+                Some(WriteEffect::Created) => EntryResult::Created(resource),
+                Some(_) => EntryResult::Updated(resource),
             }));
         }
-        Ok(done)
+        Ok(results)
     }
 }
 

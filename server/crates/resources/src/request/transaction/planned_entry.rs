@@ -92,10 +92,10 @@ impl PlannedEntry {
 pub(crate) fn check_once<'a>(
     entries: impl IntoIterator<Item = &'a PlannedEntry>,
 ) -> Result<(), ResourceBodyError> {
-    let mut seen = HashSet::new();
+    let mut targets = HashSet::new();
     for (index, entry) in entries.into_iter().enumerate() {
         // An entry that only finds a resource does not write it.
-        if !entry.is_left_out() && !seen.insert((entry.kind, &*entry.id)) {
+        if !entry.is_left_out() && !targets.insert((entry.kind, &*entry.id)) {
             return Err(
                 ResourceBodyError::Entry("the transaction contains its resource twice").in_entry(index)
             );

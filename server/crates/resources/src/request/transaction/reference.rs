@@ -72,7 +72,7 @@ impl Resources {
         names: &mut RenamedReferences,
     ) -> Result<Vec<VersionWrite>, ResourceError> {
         let mut checks = Vec::new();
-        let written: HashSet<(&str, &str)> = entries
+        let targets: HashSet<(&str, &str)> = entries
             .iter()
             .filter(|entry| entry.action != EntryAction::Read && !entry.is_left_out())
             .map(|entry| (entry.kind, entry.id.as_str()))
@@ -84,20 +84,20 @@ impl Resources {
                 let body = entry.prepared.as_ref().map(|prepared| &prepared.draft.bytes[..]);
                 entry.kind == kind && !entry.is_left_out() && body.is_some_and(|body| filter.is_met(body))
             };
-            let mut found: Vec<(String, Option<u64>)> =
+            let mut matches_of_search: Vec<(String, Option<u64>)> =
                 entries.iter().filter(matches).map(|entry| (entry.id.clone(), None)).collect();
             let mut from: Option<String> = None;
-            while found.len() < 2 {
+            while matches_of_search.len() < 2 {
                 let page = view.search(kind, Some(filter), from.as_deref(), 2).await?;
-                let stored = page.resources.into_iter();
-                let stored = stored.filter(|stored| !written.contains(&(kind, stored.id.as_str())));
-                found.extend(stored.map(|stored| (stored.id, Some(stored.version))));
+                let others = page.resources.into_iter();
+                let others = others.filter(|resource| !targets.contains(&(kind, resource.id.as_str())));
+                matches_of_search.extend(others.map(|resource| (resource.id, Some(resource.version))));
                 from = page.next;
                 if from.is_none() {
                     break;
                 }
             }
-            match &found[..] {
+            match &matches_of_search[..] {
                 [(only, version)] => {
                     let key = ResourceKey::new(kind, &**only);
                     checks.extend(version.map(|version| VersionWrite::check(key, version)));

@@ -208,16 +208,16 @@ impl FilterClause {
             values(resource, &place.path, &mut values_there);
             values_there
                 .iter()
-                .any(|value| searched.iter().any(|searched| searched.is(place, value, fhir_base)))
+                .any(|value| searched.iter().any(|search_value| search_value.is(place, value, fhir_base)))
         });
         (is_there || self.is_false_without_value(resource, searched)) == expected
     }
 
     /// `true` if the search looks for `deceased=false`, and the Patient has no element that says so: the
     /// expression of the parameter is a condition, which is then false.
-    fn is_false_without_value(&self, resource: &RawValue, searched: &[SearchValue]) -> bool {
+    fn is_false_without_value(&self, resource: &RawValue, search_values: &[SearchValue]) -> bool {
         let is_false = |value: &SearchValue| matches!(value, SearchValue::Token { code: Some(code), .. } if code == "false");
-        self.parameter.code == "deceased" && searched.iter().any(is_false) && !self.has_value(resource)
+        self.parameter.code == "deceased" && search_values.iter().any(is_false) && !self.has_value(resource)
     }
 
     /// Returns whether the resource has a value of the parameter, of the system or target type that the
@@ -561,8 +561,8 @@ mod tests {
         assert!(read(&repeated("status=final", 50, "&")).is_ok());
         assert!(read(&repeated("status=final", 51, "&")).is_err());
         assert!(read(&format!("code={}", repeated("a", 1_000, ","))).is_ok());
-        let refused = read(&format!("code={}", repeated("a", 1_001, ","))).unwrap_err();
-        assert!(refused.starts_with("the search has 1 parameters with 1001 values"), "{refused}");
+        let error = read(&format!("code={}", repeated("a", 1_001, ","))).unwrap_err();
+        assert!(error.starts_with("the search has 1 parameters with 1001 values"), "{error}");
     }
 
     #[test]

@@ -174,7 +174,7 @@ impl SearchValue {
                 value.get().parse().is_ok_and(|date| compare(*prefix, *range, *number, date, date))
             }
             Self::Quantity(prefix, range, number, unit) if place.data == "Range" => {
-                quantity_range(value).is_some_and(|stored| stored.is(*prefix, *range, *number, unit))
+                quantity_range(value).is_some_and(|own| own.is(*prefix, *range, *number, unit))
             }
             Self::Quantity(prefix, range, number, unit) => {
                 quantity(value).is_some_and(|date| date.is(*prefix, *range, *number, unit))
@@ -187,7 +187,7 @@ impl SearchValue {
             Self::Exactly(wanted) => texts(place.data, value).any(|text| *text == **wanted),
             Self::Words(wanted) => text(value).is_some_and(|html| {
                 let there = folded(&narrative::plain_text(&html));
-                let begins = |wanted: &String| narrative::words(&there).any(|word| word.starts_with(wanted));
+                let begins = |begin: &String| narrative::words(&there).any(|word| word.starts_with(begin));
                 wanted.iter().all(begins)
             }),
             Self::Token { system, code } => {
@@ -325,18 +325,18 @@ pub(crate) fn dates(data: &str, value: &RawValue) -> Vec<Range<Timestamp>> {
     }
 }
 
-fn compare_dates(prefix: SearchPrefix, searched: Range<Timestamp>, stored: Range<Timestamp>) -> bool {
-    let holds = searched.from <= stored.from && stored.to <= searched.to;
+fn compare_dates(prefix: SearchPrefix, wanted_range: Range<Timestamp>, own_range: Range<Timestamp>) -> bool {
+    let holds = wanted_range.from <= own_range.from && own_range.to <= wanted_range.to;
     match prefix {
         SearchPrefix::Eq => holds,
         SearchPrefix::Ne => !holds,
-        SearchPrefix::Gt => stored.to > searched.to,
-        SearchPrefix::Lt => stored.from < searched.from,
-        SearchPrefix::Ge => holds || stored.to > searched.to,
-        SearchPrefix::Le => holds || stored.from < searched.from,
-        SearchPrefix::Sa => stored.from >= searched.to,
-        SearchPrefix::Eb => stored.to <= searched.from,
-        SearchPrefix::Ap => stored.from < searched.to && searched.from < stored.to,
+        SearchPrefix::Gt => own_range.to > wanted_range.to,
+        SearchPrefix::Lt => own_range.from < wanted_range.from,
+        SearchPrefix::Ge => holds || own_range.to > wanted_range.to,
+        SearchPrefix::Le => holds || own_range.from < wanted_range.from,
+        SearchPrefix::Sa => own_range.from >= wanted_range.to,
+        SearchPrefix::Eb => own_range.to <= wanted_range.from,
+        SearchPrefix::Ap => own_range.from < wanted_range.to && wanted_range.from < own_range.to,
     }
 }
 
@@ -362,8 +362,8 @@ fn number(text: &str, prefix: SearchPrefix) -> Result<(f64, Range<f64>), String>
 }
 
 /// Compares a value of the resource, which is between `low` and `high`, with the search value.
-fn compare(prefix: SearchPrefix, searched: Range<f64>, number: f64, low: f64, high: f64) -> bool {
-    let holds = searched.from <= low && high < searched.to;
+fn compare(prefix: SearchPrefix, wanted_range: Range<f64>, number: f64, low: f64, high: f64) -> bool {
+    let holds = wanted_range.from <= low && high < wanted_range.to;
     match prefix {
         SearchPrefix::Eq => holds,
         SearchPrefix::Ne => !holds,
@@ -373,7 +373,7 @@ fn compare(prefix: SearchPrefix, searched: Range<f64>, number: f64, low: f64, hi
         SearchPrefix::Le => low <= number,
         SearchPrefix::Sa => low > number,
         SearchPrefix::Eb => high < number,
-        SearchPrefix::Ap => low <= searched.to && high >= searched.from,
+        SearchPrefix::Ap => low <= wanted_range.to && high >= wanted_range.from,
     }
 }
 
@@ -468,7 +468,7 @@ fn target(
     modifier: Option<SearchModifier>,
     context: SearchContext<'_>,
 ) -> Result<Target, String> {
-    let named = match modifier {
+    let target_type = match modifier {
         Some(SearchModifier::Type(kind)) => Some(kind),
         _ => None,
     };
@@ -476,7 +476,7 @@ fn target(
     let version = version.map(str::to_owned);
     if value.contains(':') {
         return Ok(match local(unversioned, context.fhir_base) {
-            Some((kind, id)) if named.is_none_or(|named| named == kind) => {
+            Some((kind, id)) if target_type.is_none_or(|target| target == kind) => {
                 Target::Local { kind: Some(kind), id: id.to_owned(), version }
             }
             _ => Target::Address(value.to_owned()),
@@ -488,9 +488,9 @@ fn target(
                 fhir::resource_type(kind).ok_or_else(|| format!("'{kind}' is not a resource type"))?;
             (Some(kind_of_target), id)
         }
-        None => (named, unversioned),
+        None => (target_type, unversioned),
     };
-    if !fhir::is_id(id) || named.zip(kind).is_some_and(|(named, kind)| named != kind) {
+    if !fhir::is_id(id) || target_type.zip(kind).is_some_and(|(target_type, kind)| target_type != kind) {
         return Err(format!("'{value}' is not a reference such as Patient/123"));
     }
     Ok(Target::Local { kind, id: id.to_owned(), version })
@@ -566,8 +566,8 @@ impl Target {
 }
 
 /// `true` if the URIs are equal. A canonical URL without a version matches all versions.
-fn is_uri(stored: &str, searched: &str) -> bool {
-    stored == searched || stored.split_once('|').is_some_and(|(url, _)| url == searched)
+fn is_uri(uri: &str, search_uri: &str) -> bool {
+    uri == search_uri || uri.split_once('|').is_some_and(|(url, _)| url == search_uri)
 }
 
 // Strings

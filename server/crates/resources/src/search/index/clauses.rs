@@ -51,7 +51,7 @@ impl TypeFilter {
             if !clause.parameter.places.iter().all(is_in) {
                 return None;
             }
-            let mut found = CompartmentClause::default();
+            let mut references = CompartmentClause::default();
             for value in wanted {
                 let SearchValue::Reference(Target::Local {
                     kind: kind @ (None | Some("Patient")), id, ..
@@ -59,19 +59,19 @@ impl TypeFilter {
                 else {
                     return None;
                 };
-                found.compartments.push(format!("Patient/{id}"));
+                references.compartments.push(format!("Patient/{id}"));
                 let is_patient = |place: &ElementPath| place.only == Some("Patient");
                 if kind.is_some() || clause.parameter.places.iter().all(is_patient) {
                     continue;
                 }
                 for name in names(self.kind, &clause.parameter)? {
-                    found.others.push(IndexRange::Term(name.exact(id)));
-                    found.others.push(IndexRange::Term(name.overflow()));
+                    references.others.push(IndexRange::Term(name.exact(id)));
+                    references.others.push(IndexRange::Term(name.overflow()));
                 }
             }
-            found.compartments.sort_unstable();
-            found.compartments.dedup();
-            Some(found)
+            references.compartments.sort_unstable();
+            references.compartments.dedup();
+            Some(references)
         })
     }
 }
@@ -106,10 +106,10 @@ fn only_date(clause: &FilterClause) -> Option<(SearchPrefix, Range<Timestamp>)> 
 fn names(kind: &str, parameter: &SearchParameter) -> Option<Vec<TermName>> {
     let names = parameter.places.iter().map(|place| TermName::of(kind, parameter, place));
     let mut names = names.collect::<Option<Vec<_>>>()?;
-    let mut seen = Vec::new();
+    let mut systems = Vec::new();
     names.retain(|name| {
-        !seen.contains(name) && {
-            seen.push(*name);
+        !systems.contains(name) && {
+            systems.push(*name);
             true
         }
     });
@@ -193,9 +193,9 @@ struct DateWindow {
 
 /// The windows of single short dates and of all others that contain every date that meets a condition, or
 /// `None` for `ne`, which almost every date meets.
-fn windows(prefix: SearchPrefix, searched: Range<Timestamp>) -> Option<[DateWindow; 2]> {
+fn windows(prefix: SearchPrefix, range: Range<Timestamp>) -> Option<[DateWindow; 2]> {
     // One millisecond on both sides for times that are more precise.
-    let (from, to) = (searched.from.as_millisecond() - 1, searched.to.as_millisecond() + 1);
+    let (from, to) = (range.from.as_millisecond() - 1, range.to.as_millisecond() + 1);
     // The start of a short date is at most a day before its end.
     let before = |end: i64| end - SHORT_MS - 1;
     let window = |set, from, to| DateWindow { set, from, to };

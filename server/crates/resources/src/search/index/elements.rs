@@ -84,8 +84,8 @@ impl ElementTrees {
     /// The node at a path below another one, which is created if it does not exist.
     fn node_at(&mut self, parent: usize, path: &[&'static str]) -> usize {
         path.iter().fold(parent, |parent, name| {
-            let known = self.nodes[parent].children.iter().find(|(own, _)| own == name);
-            if let Some((_, index)) = known {
+            let child = self.nodes[parent].children.iter().find(|(own, _)| own == name);
+            if let Some((_, index)) = child {
                 return *index;
             }
             let index = self.add_node();
@@ -145,7 +145,7 @@ impl ElementTrees {
             let Some(name) = TermName::of(kind, parameter, place) else { continue };
             let node = self.node_at(root, &place.path);
             // Several parameters may share an element, for example `patient` and `subject`.
-            if self.nodes[node].indexed.iter().all(|known| known.name != name) {
+            if self.nodes[node].indexed.iter().all(|element| element.name != name) {
                 let is_compartment_reference =
                     patient_compartment::r4_paths(kind).contains(&place.path.join(".").as_str());
                 let (place, comparison) = (ElementPath { only: None, ..place.clone() }, parameter.comparison);

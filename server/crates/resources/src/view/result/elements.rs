@@ -79,13 +79,13 @@ impl ElementProjection {
             };
             ["id", "meta"].contains(&root.name) || root.is_mandatory || requested.iter().any(names)
         };
-        let kept = elements(kind).iter().filter(is_asked).collect();
+        let members = elements(kind).iter().filter(is_asked).collect();
         let exact = requested
             .iter()
             .filter(|requested| !requested.ends_with("[x]"))
             .map(|requested| (*requested).to_owned())
             .collect();
-        Self { kept, exact }
+        Self { kept: members, exact }
     }
 
     /// Creates a projection for a value of `_summary`.
@@ -118,7 +118,7 @@ impl ElementProjection {
         if name == "meta" {
             MemberChoice::Tag
         } else if element == "resourceType"
-            || self.kept.iter().any(|kept| kept.has_member(element))
+            || self.kept.iter().any(|member| member.has_member(element))
             || self.exact.iter().any(|exact| exact == element)
         {
             MemberChoice::Keep

@@ -155,12 +155,12 @@ mod tests {
             "performer":[{"reference":"Practitioner/d"},{"reference":"Patient/p"},{"reference":"https://x/Patient/q"}]}"#;
         #[track_caller]
         fn check(observation: &[u8], include: &str, expected: &[&str]) {
-            let mut found = BTreeSet::new();
+            let mut targets = BTreeSet::new();
             let include = Include::read("Observation", include).unwrap();
-            include.targets(observation, "https://h/r4", 2, &mut found);
-            include.targets(observation, "https://h/r4", 2, &mut found);
-            let found: Vec<_> = found.iter().map(|(kind, id)| format!("{kind}/{id}")).collect();
-            assert_eq!(found, expected);
+            include.targets(observation, "https://h/r4", 2, &mut targets);
+            include.targets(observation, "https://h/r4", 2, &mut targets);
+            let targets: Vec<_> = targets.iter().map(|(kind, id)| format!("{kind}/{id}")).collect();
+            assert_eq!(targets, expected);
         }
         check(observation, "Observation:subject", &["Patient/p"]);
         check(observation, "Observation:patient", &["Patient/p"]);

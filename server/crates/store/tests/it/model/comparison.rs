@@ -30,8 +30,8 @@ pub(super) async fn check(model: &Model, engine: &StoreEngine) {
                 all.extend(expected.cloned());
             }
             for deleted in [false, true] {
-                let wanted = |version: &&Version| deleted || !version.is_deleted();
-                let expected: Vec<_> = all.iter().filter(wanted).cloned().collect();
+                let is_listed = |version: &&Version| deleted || !version.is_deleted();
+                let expected: Vec<_> = all.iter().filter(is_listed).cloned().collect();
                 assert_eq!(scan_all(engine, None, kind, seq, deleted).await, expected);
                 if !deleted {
                     assert_eq!(store.count(kind, seq).await.unwrap(), expected.len() as u64);
@@ -48,8 +48,8 @@ pub(super) async fn check(model: &Model, engine: &StoreEngine) {
     for compartment in COMPARTMENTS {
         let inside = |version: &&Version| version.compartments.iter().any(|one| one == compartment);
         let keys: BTreeSet<_> = model.log.iter().filter(inside).map(|version| version.key.clone()).collect();
-        let found = store.compartment_resources(compartment).await.unwrap();
-        assert_eq!(found, keys.into_iter().collect::<Vec<_>>());
+        let resources = store.compartment_resources(compartment).await.unwrap();
+        assert_eq!(resources, keys.into_iter().collect::<Vec<_>>());
     }
     for kind in KINDS {
         for id in IDS {
@@ -67,17 +67,17 @@ pub(super) async fn check(model: &Model, engine: &StoreEngine) {
         for (count, examined) in ranges {
             let after = Seq(model.last / 3);
             let mut range = ChangesBefore { before: Seq::LATEST, after, count, examined };
-            let mut found = Vec::new();
+            let mut ids = Vec::new();
             loop {
                 let page = store.changes_before(kind, range).await.unwrap();
                 assert!(page.changes.len() <= count);
-                found.extend(page.changes);
+                ids.extend(page.changes);
                 let Some(next) = page.next else { break };
                 assert!(next < range.before);
                 range.before = next;
             }
             let expected: Vec<_> = all.iter().rev().filter(|change| change.seq > after).cloned().collect();
-            assert_eq!(found, expected);
+            assert_eq!(ids, expected);
         }
     }
     let changes: Vec<_> =
@@ -111,27 +111,27 @@ pub(super) async fn check(model: &Model, engine: &StoreEngine) {
             after = page.into_iter().next();
             let with_term = IndexRange::Term(entry.term.clone());
             let mut same = look(&with_term, None, usize::MAX).await;
-            assert!(same.iter().all(|found| found.term == entry.term) && same.contains(entry));
+            assert!(same.iter().all(|other| other.term == entry.term) && same.contains(entry));
             let rest = look(&with_term, same.first().cloned(), usize::MAX).await;
             assert_eq!(rest, same.split_off(1));
         }
         expected.reverse();
     }
     for kind in KINDS {
-        let stored: BTreeSet<String> = model
+        let ids: BTreeSet<String> = model
             .log
             .iter()
             .filter(|version| version.key.kind == kind)
             .map(|version| version.key.id.clone())
             .collect();
-        let mut stored: Vec<String> = stored.into_iter().collect();
+        let mut ids: Vec<String> = ids.into_iter().collect();
         for order in [KeyOrder::Ascending, KeyOrder::Descending] {
-            assert_eq!(store.ids(kind, order, None, usize::MAX).await.unwrap(), stored);
-            for (index, id) in stored.iter().enumerate() {
+            assert_eq!(store.ids(kind, order, None, usize::MAX).await.unwrap(), ids);
+            for (index, id) in ids.iter().enumerate() {
                 let next = store.ids(kind, order, Some(id), 1).await.unwrap();
-                assert_eq!(next.first(), stored.get(index + 1));
+                assert_eq!(next.first(), ids.get(index + 1));
             }
-            stored.reverse();
+            ids.reverse();
         }
     }
     for kind in KINDS {
@@ -150,8 +150,9 @@ pub(super) async fn check(model: &Model, engine: &StoreEngine) {
         assert_eq!(store.seq_at(time).await.unwrap(), before.map_or(Seq::ZERO, |version| version.seq));
     }
 
-    let found = store.scan("k", None, 100, at(model.clock)).await.unwrap();
-    let found: Vec<_> = found.into_iter().map(|(key, record)| (key, record.value, record.revision)).collect();
+    let records = store.scan("k", None, 100, at(model.clock)).await.unwrap();
+    let records: Vec<_> =
+        records.into_iter().map(|(key, record)| (key, record.value, record.revision)).collect();
     let mut expected: Vec<_> = model
         .ledger
         .iter()
@@ -159,7 +160,7 @@ pub(super) async fn check(model: &Model, engine: &StoreEngine) {
         .map(|record| (record.0.clone(), record.1.clone(), record.2))
         .collect();
     expected.sort();
-    assert_eq!(found, expected);
+    assert_eq!(records, expected);
 }
 
 /// Returns the result of a whole scan with two versions per page, sorted, because engines have different
@@ -171,7 +172,7 @@ async fn scan_all(
     at: Seq,
     deleted: bool,
 ) -> Vec<Version> {
-    let mut found = Vec::new();
+    let mut entries = Vec::new();
     let mut after = None::<String>;
     loop {
         let limit = PageLimit { count: 2, bytes: 1 << 20 };
@@ -180,7 +181,7 @@ async fn scan_all(
             Some(compartment) => engine.store.scan_compartment(compartment, kind, scan).await.unwrap(),
             None => engine.store.scan_kind(kind, scan).await.unwrap(),
         };
-        found.extend(page.versions);
+        entries.extend(page.versions);
         match page.next {
             Some(next) => after = Some(next),
             None => break,
@@ -190,11 +191,11 @@ async fn scan_all(
         let text = |version: &Version| [version.body.as_deref().unwrap_or_default(), b"\n"].concat();
         assert_eq!(
             lines(engine, compartment, kind, at).await,
-            found.iter().flat_map(text).collect::<Vec<_>>()
+            entries.iter().flat_map(text).collect::<Vec<_>>()
         );
     }
-    found.sort_by(|a, b| a.key.cmp(&b.key));
-    found
+    entries.sort_by(|a, b| a.key.cmp(&b.key));
+    entries
 }
 
 /// Returns the same scan as text. A type is also read in two halves, of which the second starts at an

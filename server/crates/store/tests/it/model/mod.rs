@@ -82,10 +82,10 @@ async fn run(mut engine: StoreEngine, steps: Vec<Step>) {
                 let answer = store.commit(writes.collect(), at(model.clock)).await;
                 assert_eq!(answer.is_ok(), expected.is_some(), "{answer:?}");
                 if let (Ok(commit), Some(effects)) = (answer, expected) {
-                    let told: Vec<_> = commit.written.iter().map(|written| written.effect).collect();
-                    assert_eq!(told, effects);
+                    let write_effects: Vec<_> = commit.written.iter().map(|item| item.effect).collect();
+                    assert_eq!(write_effects, effects);
                     let is_new = |effect| !matches!(effect, WriteEffect::Nothing | WriteEffect::Outdated);
-                    let new = commit.written.iter().find(|written| is_new(written.effect));
+                    let new = commit.written.iter().find(|item| is_new(item.effect));
                     if let Some(new) = new {
                         assert!(model.snapshots.iter().all(|snapshot| snapshot.time < new.updated));
                         assert!(model.log[..from].iter().all(|version| version.updated <= new.updated));
@@ -142,11 +142,11 @@ async fn ledger(model: &mut Model, engine: &StoreEngine, steps: Vec<LedgerStep>)
         let key = format!("k{key}");
         // The revision before the batch is used, so that a condition can refer to a revision that the batch
         // itself changes.
-        let known = before.iter().find(|record| record.0 == key).map_or(0, |record| record.2);
+        let revision = before.iter().find(|record| record.0 == key).map_or(0, |record| record.2);
         let expect = match expect {
             None => Expect::Any,
             Some(None) => Expect::Absent,
-            Some(Some(right)) => Expect::Revision(known + u64::from(!right) * 1_000),
+            Some(Some(right)) => Expect::Revision(revision + u64::from(!right) * 1_000),
         };
         let live = model.live(&key).map(|record| record.2);
         holds &= match expect {

@@ -56,8 +56,9 @@ impl Model {
                 version.compartments == compartments && version.body.as_ref().map(last_byte) == text
             });
             let source_time = write.source.map(at);
-            let known = newest.as_ref().and_then(|version| version.source_time);
-            let is_outdated = source_time.zip(known).is_some_and(|(own, known)| own < known);
+            let newest_time = newest.as_ref().and_then(|version| version.source_time);
+            let is_outdated =
+                source_time.zip(newest_time).is_some_and(|(own, newest_time)| own < newest_time);
             effects.push(match (&text, live) {
                 _ if write.unless_outdated && is_outdated => WriteEffect::Outdated,
                 _ if write.is_check => WriteEffect::Nothing,
@@ -67,7 +68,7 @@ impl Model {
                 (Some(_), None) => WriteEffect::Created,
                 (Some(_), Some(_)) => WriteEffect::Replaced,
             });
-            if effects.last() == Some(&WriteEffect::Nothing) && !write.is_check && source_time > known {
+            if effects.last() == Some(&WriteEffect::Nothing) && !write.is_check && source_time > newest_time {
                 let newest = self.log.iter_mut().rev().find(|version| version.key == key);
                 newest.into_iter().for_each(|version| version.source_time = source_time);
             }

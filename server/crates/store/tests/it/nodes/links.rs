@@ -62,7 +62,7 @@ async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, cut: Arc<Cut>)
         if buffer[..size].windows(7).any(|text| text == b"COMMIT\0") {
             tokio::time::sleep(Duration::from_millis(cut.silence.swap(0, Ordering::SeqCst))).await;
         }
-        let count = |left: usize| Some(if left == 0 { usize::MAX } else { left - 1 });
+        let count = |remaining: usize| Some(if remaining == 0 { usize::MAX } else { remaining - 1 });
         if cut.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count) == Ok(0)
             || to.write_all(&buffer[..size]).await.is_err()
         {

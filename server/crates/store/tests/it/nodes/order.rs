@@ -52,14 +52,14 @@ async fn run(engine: &StoreEngine, adversary: bool) {
                 let ids: Vec<String> =
                     (0..=number % 3).map(|part| format!("{writer}-{number}-{part}")).collect();
                 let write = |id: &String| put("Observation", id, id, &["c"]).expecting(ExpectVersion::Absent);
-                let begun = ticks.fetch_add(1, Ordering::SeqCst);
+                let start = ticks.fetch_add(1, Ordering::SeqCst);
                 let answer = store.commit(ids.iter().map(write).collect(), at(number as i64)).await;
                 let acknowledged = match answer {
                     Ok(commit) => Some((ticks.fetch_add(1, Ordering::SeqCst), commit.seq)),
                     Err(StoreError::Unavailable { .. }) => None,
                     Err(other) => panic!("{other}"),
                 };
-                commits.push(WrittenCommit { begun, acknowledged, ids });
+                commits.push(WrittenCommit { begun: start, acknowledged, ids });
             }
             commits
         });
@@ -68,13 +68,13 @@ async fn run(engine: &StoreEngine, adversary: bool) {
     for store in &nodes {
         let (store, is_over) = (store.clone(), Arc::clone(&is_over));
         followers.spawn(async move {
-            let mut seen: Vec<ChangeRecord> = Vec::new();
+            let mut records: Vec<ChangeRecord> = Vec::new();
             loop {
                 let was_over = is_over.load(Ordering::SeqCst);
-                let after = seen.last().map_or(Seq::ZERO, |change| change.seq);
+                let after = records.last().map_or(Seq::ZERO, |change| change.seq);
                 match store.changes(after, 7).await {
-                    Ok(changes) if changes.is_empty() && was_over => return seen,
-                    Ok(changes) => seen.extend(changes),
+                    Ok(changes) if changes.is_empty() && was_over => return records,
+                    Ok(changes) => records.extend(changes),
                     Err(StoreError::Unavailable { .. }) => {}
                     Err(other) => panic!("{other}"),
                 }
@@ -85,18 +85,18 @@ async fn run(engine: &StoreEngine, adversary: bool) {
     let (store, counter, over) = (nodes[NODES - 1].clone(), Arc::clone(&ticks), Arc::clone(&is_over));
     let start = Arc::clone(&together);
     let snapshots = tokio::spawn(async move {
-        let mut taken = Vec::new();
+        let mut snapshots_so_far = Vec::new();
         start.wait().await;
-        while taken.is_empty() || !over.load(Ordering::SeqCst) {
-            let begun = counter.fetch_add(1, Ordering::SeqCst);
-            if let Ok(snapshot) = store.snapshot(at(taken.len() as i64)).await {
-                let ended = counter.fetch_add(1, Ordering::SeqCst);
-                taken.push(TakenSnapshot { begun, ended, snapshot });
+        while snapshots_so_far.is_empty() || !over.load(Ordering::SeqCst) {
+            let start = counter.fetch_add(1, Ordering::SeqCst);
+            if let Ok(snapshot) = store.snapshot(at(snapshots_so_far.len() as i64)).await {
+                let end = counter.fetch_add(1, Ordering::SeqCst);
+                snapshots_so_far.push(TakenSnapshot { begun: start, ended: end, snapshot });
             }
             // An engine in memory never waits, and the writers need a thread.
             tokio::task::yield_now().await;
         }
-        taken
+        snapshots_so_far
     });
     let cutting =
         adversary.then(|| tokio::spawn(break_connections(engine.url.clone(), Arc::clone(&is_over))));
@@ -108,8 +108,8 @@ async fn run(engine: &StoreEngine, adversary: bool) {
         None => 0,
     };
     let all = engine.store.changes(Seq::ZERO, usize::MAX).await.unwrap();
-    for seen in followers.join_all().await {
-        assert_eq!(seen, all, "{}: a follower", engine.name);
+    for records in followers.join_all().await {
+        assert_eq!(records, all, "{}: a follower", engine.name);
     }
     let seqs: Vec<u64> = all.iter().map(|change| change.seq.0).collect();
     assert_eq!(seqs, (1..=all.len() as u64).collect::<Vec<_>>(), "{}: no number is missing", engine.name);
@@ -119,17 +119,17 @@ async fn run(engine: &StoreEngine, adversary: bool) {
     let by_id: BTreeMap<&str, Seq> = all.iter().map(|change| (change.key.id.as_str(), change.seq)).collect();
     assert_eq!(by_id.len(), all.len(), "{}: nothing is doubled", engine.name);
     for commit in &commits {
-        let found: Vec<u64> = commit.ids.iter().filter_map(|id| Some(by_id.get(id.as_str())?.0)).collect();
+        let numbers: Vec<u64> = commit.ids.iter().filter_map(|id| Some(by_id.get(id.as_str())?.0)).collect();
         if let Some((_, seq)) = commit.acknowledged {
             let first = seq.0 + 1 - commit.ids.len() as u64;
-            assert_eq!(found, (first..=seq.0).collect::<Vec<_>>(), "{}: {:?}", engine.name, commit.ids);
+            assert_eq!(numbers, (first..=seq.0).collect::<Vec<_>>(), "{}: {:?}", engine.name, commit.ids);
         } else {
-            assert!(found.is_empty() || found.len() == commit.ids.len(), "{}: {found:?}", engine.name);
+            assert!(numbers.is_empty() || numbers.len() == commit.ids.len(), "{}: {numbers:?}", engine.name);
         }
     }
-    let taken = snapshots.await.unwrap();
-    assert!(!taken.is_empty(), "{}", engine.name);
-    for TakenSnapshot { begun, ended, snapshot } in taken {
+    let observations = snapshots.await.unwrap();
+    assert!(!observations.is_empty(), "{}", engine.name);
+    for TakenSnapshot { begun, ended, snapshot } in observations {
         for commit in &commits {
             let Some((acknowledged, seq)) = commit.acknowledged else { continue };
             assert!(
@@ -188,8 +188,8 @@ async fn a_node_reads_what_another_one_acknowledged() {
             let id = number.to_string();
             writer.commit(vec![put("Patient", &id, "x", &[])], at(0)).await.unwrap();
             assert_eq!(reader.last_seq().await.unwrap(), Seq(number), "{}", engine.name);
-            let found = reader.read(&ResourceKey::new("Patient", &id), Seq(number)).await.unwrap();
-            assert!(found.is_some(), "{}", engine.name);
+            let version = reader.read(&ResourceKey::new("Patient", &id), Seq(number)).await.unwrap();
+            assert!(version.is_some(), "{}", engine.name);
             let code = LedgerWrite::put(format!("code/{id}"), "live", Expect::Absent);
             let live = writer.write(vec![code], at(0)).await.unwrap()[0];
             let spent = LedgerWrite::put(format!("code/{id}"), "spent", Expect::Revision(live));
@@ -223,8 +223,8 @@ async fn a_code_is_spent_on_one_of_several_nodes() {
                     tasks.spawn(async move { store.write(writes, at(0)).await });
                 }
                 let answers = tasks.join_all().await;
-                let accepted = answers.iter().filter(|answer| answer.is_ok()).count();
-                assert_eq!(accepted, 1, "{} {answers:?}", engine.name);
+                let successes = answers.iter().filter(|answer| answer.is_ok()).count();
+                assert_eq!(successes, 1, "{} {answers:?}", engine.name);
             }
         }
     }

@@ -102,8 +102,8 @@ async fn a_database_that_went_back_in_time_is_refused_until_the_operator_accepts
         }
         let reason = refusal(store).await;
         assert!(reason.contains("went back in time"), "{reason}");
-        let refused = store.get("k", at(0)).await.unwrap_err();
-        assert!(refused.to_string().contains("went back in time"), "{refused}");
+        let error = store.get("k", at(0)).await.unwrap_err();
+        assert!(error.to_string().contains("went back in time"), "{error}");
         assert!(write("refused").await.is_err());
         assert!(store.check_writable().await.is_err());
 
@@ -118,9 +118,9 @@ async fn a_database_that_went_back_in_time_is_refused_until_the_operator_accepts
         let reopen =
             async || Store::postgres(engine.url.as_ref().unwrap(), DatabaseLimits::default()).await.unwrap();
         let again = reopen().await;
-        let refused = again.announce("https://health.example", &file).await.unwrap_err();
-        assert!(matches!(&refused, StoreError::Unavailable { .. }), "{refused}");
-        assert!(refused.to_string().contains("accept-restored"), "{refused}");
+        let error = again.announce("https://health.example", &file).await.unwrap_err();
+        assert!(matches!(&error, StoreError::Unavailable { .. }), "{error}");
+        assert!(error.to_string().contains("accept-restored"), "{error}");
         other.accept(&file).await.unwrap();
         assert!(again.announce("https://health.example", &file).await.unwrap().is_newly_accepted);
         again.commit(vec![put("Basic", "again", "", &[])], at(0)).await.unwrap();
@@ -197,8 +197,8 @@ async fn a_database_whose_content_moves_is_closed_for_all_nodes() {
                     let resource = put("Basic", &format!("{attempt}-{number}-{count}"), "", &[]);
                     let (written, committed) =
                         tokio::join!(store.write(vec![record], at(0)), store.commit(vec![resource], at(0)));
-                    if let (Err(refused), _) | (_, Err(refused)) = (written, committed) {
-                        assert!(matches!(refused, StoreError::Unavailable { .. }), "{refused}");
+                    if let (Err(error), _) | (_, Err(error)) = (written, committed) {
+                        assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
                         return (number, count);
                     }
                 }
@@ -206,25 +206,25 @@ async fn a_database_whose_content_moves_is_closed_for_all_nodes() {
             });
         }
         tokio::task::yield_now().await;
-        let closed = nodes[0].close().await.unwrap();
+        let closed_store = nodes[0].close().await.unwrap();
         let reached = content(&nodes[0]).await;
         assert!(nodes[2].close().await.is_err(), "one program moves the content");
-        let refused =
+        let results =
             timeout(PATIENCE, writers.join_all()).await.expect("a write is refused after the close");
-        for (number, count) in refused {
+        for (number, count) in results {
             for count in 0..count {
                 let record = nodes[0].get(&format!("{attempt}/{number}/{count}"), at(0)).await.unwrap();
                 assert!(record.is_some(), "{attempt}/{number}/{count}");
             }
         }
         assert_eq!(content(&nodes[0]).await, reached, "nothing was written after the close");
-        drop(closed);
+        drop(closed_store);
         let key = format!("open/{attempt}");
         // The database is opened by another task.
         while nodes[1].write(vec![LedgerWrite::put(&*key, "x", Expect::Any)], at(0)).await.is_err() {}
     }
-    let closed = nodes[0].close().await.unwrap();
-    closed.complete("moved", b"to another store".to_vec(), at(0)).await.unwrap();
+    let closed_store = nodes[0].close().await.unwrap();
+    closed_store.complete("moved", b"to another store".to_vec(), at(0)).await.unwrap();
     nodes[1].moved().await;
     assert_eq!(nodes[1].get("moved", at(0)).await.unwrap().unwrap().value, &b"to another store"[..]);
     assert!(nodes[2].write(vec![LedgerWrite::put("late", "x", Expect::Any)], at(0)).await.is_err());

@@ -213,8 +213,8 @@ async fn requests_wait_for_a_connection_and_survive_its_end() {
         futures_util::future::join_all((0..240).map(write)),
         futures_util::future::join_all((0..240).map(read))
     );
-    let failed = writes.iter().chain(&reads).filter(|done| done.is_err()).count();
-    assert_eq!(failed, 0, "{:?}", writes.iter().chain(&reads).find(|done| done.is_err()));
+    let failed = writes.iter().chain(&reads).filter(|result| result.is_err()).count();
+    assert_eq!(failed, 0, "{:?}", writes.iter().chain(&reads).find(|result| result.is_err()));
 
     let terminate = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                      WHERE datname = current_database() AND pid <> pg_backend_pid()";

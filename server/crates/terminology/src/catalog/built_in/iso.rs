@@ -21,19 +21,19 @@ pub(super) fn countries() -> StoredResource<CodeSystem> {
             json!({ "code": row[index], "display": row[3], "property": same })
         })
     };
-    let known: HashSet<&str> = table.iter().flat_map(|row| row[..3].iter().copied()).collect();
+    let codes: HashSet<&str> = table.iter().flat_map(|row| row[..3].iter().copied()).collect();
     let current = column(0).chain(column(1)).chain(column(2));
-    let concepts = current.chain(former_countries(known)).chain(user_assigned()).collect();
+    let concepts = current.chain(former_countries(codes)).chain(user_assigned()).collect();
     resource(ISO_3166, "ISO 3166-1 Codes for countries", true, &KINDS, concepts)
 }
 
 /// The codes that ISO has withdrawn and not assigned again, as inactive concepts: a record may be older.
-fn former_countries(mut known: HashSet<&'static str>) -> Vec<Value> {
+fn former_countries(mut codes: HashSet<&'static str>) -> Vec<Value> {
     let mut concepts = Vec::new();
     for row in table_rows(include_str!("../../../data/former-countries.tsv")) {
         for index in 0..KINDS.len() {
             let code = row[index + 1];
-            if code.is_empty() || !known.insert(code) {
+            if code.is_empty() || !codes.insert(code) {
                 continue;
             }
             let others = (0..3).filter(|other| *other != index && !row[other + 1].is_empty());

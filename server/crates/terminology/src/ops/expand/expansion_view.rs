@@ -78,8 +78,8 @@ impl<'a> ExpansionView<'a, '_> {
         if self.request.with_designations || !self.languages.is_empty() || self.languages.only {
             return None;
         }
-        let listed = item.listed.and_then(|listed| listed.display.as_deref());
-        listed.or_else(|| part.system?.display(item.concept?))
+        let display = item.listed.and_then(|code| code.display.as_deref());
+        display.or_else(|| part.system?.display(item.concept?))
     }
 
     fn member_texts(
@@ -87,8 +87,13 @@ impl<'a> ExpansionView<'a, '_> {
         part: &MemberPart<'a>,
         item: &MemberCode<'a>,
     ) -> Result<Vec<TextWithUse<'a>>, TxError> {
-        let listed = item.listed.map(|listed| (listed, part.set.language.as_deref()));
-        concept_texts::collect_texts(part.system.zip(item.concept), listed, &self.supplements, self.budget)
+        let code_of_list = item.listed.map(|code| (code, part.set.language.as_deref()));
+        concept_texts::collect_texts(
+            part.system.zip(item.concept),
+            code_of_list,
+            &self.supplements,
+            self.budget,
+        )
     }
 
     /// The codes of the page.
@@ -162,7 +167,7 @@ impl<'a> ExpansionView<'a, '_> {
         };
         self.budget.spend(1 + texts.len() * (self.languages.steps() + self.request.designations.len()))?;
         self.budget.spend(self.request.properties.len())?;
-        let shown = concept_texts::choose_display(&texts, &self.languages);
+        let display = concept_texts::choose_display(&texts, &self.languages);
         let concept = part.system.zip(item.concept);
         let mut extension = Vec::new();
         if let Some((system, concept_number)) = concept {
@@ -187,7 +192,7 @@ impl<'a> ExpansionView<'a, '_> {
         }
         self.repeat_extensions(item, concept, repeated, &mut extension)?;
         let designation = texts.iter().enumerate().filter(|(n, text)| {
-            self.request.with_designations && Some(*n) != shown && self.wants_designation(text)
+            self.request.with_designations && Some(*n) != display && self.wants_designation(text)
         });
         Ok(ContainsRow {
             extension,
@@ -196,7 +201,7 @@ impl<'a> ExpansionView<'a, '_> {
             inactive: concept.is_some_and(|(system, concept_number)| system.is_inactive(concept_number)),
             version: part.system.filter(|_| with_version).and_then(|system| system.version.as_deref()),
             code: concept.map_or(item.code, |(system, concept_number)| system.code(concept_number)),
-            display: default.or_else(|| shown.map(|n| texts[n].display.text)),
+            display: default.or_else(|| display.map(|n| texts[n].display.text)),
             designation: designation.map(|(_, text)| *text).collect(),
             contains: Vec::new(),
         })
@@ -213,9 +218,9 @@ impl<'a> ExpansionView<'a, '_> {
     ) -> Result<(), TxError> {
         self.budget.spend(repeated.len() * (1 + self.supplements.len()))?;
         for one in repeated {
-            let of_list = item.listed.and_then(|listed| {
+            let of_list = item.listed.and_then(|code| {
                 let same = |(index, _): &&(u8, Box<str>)| REPEATED.get(usize::from(*index)) == Some(*one);
-                listed.extensions.iter().find(same).map(|(_, value)| &**value)
+                code.extensions.iter().find(same).map(|(_, value)| &**value)
             });
             let of_system = || {
                 let (url, (system, index)) = (one.in_system?, concept?);
@@ -245,9 +250,9 @@ impl<'a> ExpansionView<'a, '_> {
 
     /// Notes that the page has a property.
     fn mention_property(&self, code: &str) {
-        let mut shown = self.shown_properties.borrow_mut();
-        if !shown.iter().any(|candidate| candidate == code) {
-            shown.push(code.to_owned());
+        let mut properties = self.shown_properties.borrow_mut();
+        if !properties.iter().any(|candidate| candidate == code) {
+            properties.push(code.to_owned());
         }
     }
 

@@ -57,8 +57,8 @@ pub(crate) fn answer_expand(
     let set = match level {
         OperationLevel::Instance(id) => catalog.value_set_by_id(id, budget)?,
         OperationLevel::Type => match sent_value_set(input, budget)? {
-            Some(given) => {
-                inline = given;
+            Some(set) => {
+                inline = set;
                 &inline
             }
             None => find_value_set(catalog, &request, input, budget)?,
@@ -87,16 +87,16 @@ pub(crate) fn answer_expand(
     budget.set_activity("writing an expansion");
     budget.spend((1 + request.properties.len()) * members.parts.len())?;
     let total = members.len();
-    let shown = total.saturating_sub(request.offset).min(request.count.unwrap_or(usize::MAX));
+    let page_length = total.saturating_sub(request.offset).min(request.count.unwrap_or(usize::MAX));
     let limit = input.own_expansion_limit().map_or(MAX_EXPANSION_CODES, |own| own.min(MAX_EXPANSION_CODES));
     // The limit is on the codes of the page, so that a large value set can be read in pages.
-    if shown > limit {
+    if page_length > limit {
         let value_set = set.canonical();
         return Err(Unprocessable::TooCostly { value_set, limit }.into());
     }
 
     let parameters = expansion_parameters(input, set, &members, &view, named.as_deref());
-    let contains = view.page_rows(&members, shown)?;
+    let contains = view.page_rows(&members, page_length)?;
     let extension = expansion_extensions(&members, &view);
     let expansion = ExpansionBody {
         extension,
@@ -120,15 +120,15 @@ fn expansion_extensions(
     let lacks_expressions = members.has_expressions && !view.request.exclude_post_coordinated;
     if members.unclosed || lacks_expressions {
         out.push(json!({ "url": UNCLOSED, "valueBoolean": true }));
-        let mut listed = HashSet::new();
-        for part in members.parts.iter().filter(|part| part.is_of_fragment() && listed.insert(part.url)) {
+        let mut codes = HashSet::new();
+        for part in members.parts.iter().filter(|part| part.is_of_fragment() && codes.insert(part.url)) {
             let why = format!("This extension is based on a fragment of the code system {}", part.url);
             out.push(json!({ "url": UNCLOSED_REASON, "valueString": why }));
         }
     }
-    let shown = view.shown_properties.borrow();
+    let properties = view.shown_properties.borrow();
     let requested = view.request.properties.iter().copied();
-    let more = shown.iter().map(String::as_str).filter(|name| !view.request.properties.contains(name));
+    let more = properties.iter().map(String::as_str).filter(|name| !view.request.properties.contains(name));
     for name in requested.chain(more) {
         let systems = members.parts.iter().filter_map(|part| part.system);
         let added = view.supplements.iter().map(|(_, supplement)| *supplement);
@@ -160,11 +160,11 @@ fn find_value_set<'a>(
     let (url, in_url) = canonical::split(canonical);
     let pin = pinned(&request.pins.value_sets, url);
     let version = input.text(VALUE_SET_VERSION)?.or(in_url).or(pin);
-    let stored = match version {
+    let set = match version {
         None => catalog.value_set_of(url, request.pins.date.as_deref(), budget)?,
         version => catalog.value_set(url, version, budget)?,
     };
-    stored.ok_or_else(|| TxError::UnknownValueSet {
+    set.ok_or_else(|| TxError::UnknownValueSet {
         url: canonical::join(url, version),
         ecosystem: request.ecosystem,
     })
@@ -178,8 +178,8 @@ fn requested_languages(
 ) -> Result<(LanguageRanges, Option<String>), TxError> {
     let parse = |list: &str| {
         let ranges = LanguageRanges::parse(list)?;
-        let named = if list.contains(';') { ranges.named.clone() } else { list.to_owned() };
-        Ok::<_, TxError>((ranges, Some(named)))
+        let list_text = if list.contains(';') { ranges.named.clone() } else { list.to_owned() };
+        Ok::<_, TxError>((ranges, Some(list_text)))
     };
     if let Some(list) = input.text(DISPLAY_LANGUAGE)? {
         return parse(list);
@@ -205,22 +205,22 @@ fn expansion_parameters(
     view: &ExpansionView<'_, '_>,
     languages: Option<&str>,
 ) -> Vec<Parameter> {
-    let is_used = |name: &'static str, given: &Parameter| match &given.value {
+    let is_used = |name: &'static str, parameter: &Parameter| match &parameter.value {
         Some(Value::Text(_, canonical)) => members.used_pins.contains(&(name, canonical.clone())),
         _ => false,
     };
     let mut out: Vec<Parameter> = Vec::new();
-    for given in input.all_parameters() {
+    for parameter in input.all_parameters() {
         let mut rows = parameters::of_operation(TerminologyOperation::Expand);
-        let Some(row) = rows.find(|row| row.name == given.name) else { continue };
+        let Some(row) = rows.find(|row| row.name == parameter.name) else { continue };
         let fhir_type = match row.in_expansion {
             // The languages may also be those of the header or of the value set.
             _ if row.name == DISPLAY_LANGUAGE.row().name => continue,
             InExpansion::Repeated(fhir_type) => fhir_type,
-            InExpansion::RepeatedIfUsed if is_used(row.name, given) => "Uri",
+            InExpansion::RepeatedIfUsed if is_used(row.name, parameter) => "Uri",
             InExpansion::RepeatedIfUsed | InExpansion::Omitted => continue,
         };
-        let value = match (&given.value, fhir_type) {
+        let value = match (&parameter.value, fhir_type) {
             (Some(Value::Text(_, text)), "Boolean") => Value::Boolean(text == "true"),
             (Some(Value::Text(_, text)), "Integer") => match text.parse() {
                 Ok(number) => Value::Number("Integer", number),
@@ -235,9 +235,9 @@ fn expansion_parameters(
     if let Some(list) = languages {
         out.push(Parameter::new(DISPLAY_LANGUAGE.row().name, Value::Text("Code", list.to_owned())));
     }
-    let mut named = HashSet::new();
+    let mut names = HashSet::new();
     let mut used = |name: Cow<'static, str>, canonical: String| {
-        if named.insert((name.clone(), canonical.clone())) {
+        if names.insert((name.clone(), canonical.clone())) {
             out.push(Parameter::new(name, Value::Text("Uri", canonical)));
         }
     };

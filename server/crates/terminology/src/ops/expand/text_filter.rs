@@ -73,10 +73,10 @@ impl<'a, 'r> TextFilter<'a, 'r> {
     /// Returns whether a code that the value set lists matches. The texts of its concept are looked up in the
     /// word index; the code, display and designations in the value set are tested one by one.
     fn is_match(&self, item: &MemberCode<'a>, matches: Option<&WordMatches>) -> Result<bool, TxError> {
-        let listed = item.listed.into_iter();
+        let list_code = item.listed.into_iter();
         let own = || {
-            let designations = listed.clone().flat_map(|listed| &listed.designations).map(|one| &*one.text);
-            let display = listed.clone().filter_map(|listed| listed.display.as_deref());
+            let designations = list_code.clone().flat_map(|code| &code.designations).map(|one| &*one.text);
+            let display = list_code.clone().filter_map(|code| code.display.as_deref());
             std::iter::once(item.code).chain(display).chain(designations)
         };
         let bytes: usize = own().map(str::len).sum();

@@ -40,11 +40,11 @@ pub(crate) fn answer_translate(
 ) -> Result<Parameters, TxError> {
     budget.set_activity("translating a code");
     let request = TranslateRequest::read(input)?;
-    let sent = match input.resource(CONCEPT_MAP)? {
+    let request_map = match input.resource(CONCEPT_MAP)? {
         Some(json) => Some(sent_map(json.get())?),
         None => None,
     };
-    let maps = match (&sent, level) {
+    let maps = match (&request_map, level) {
         (Some(map), _) => vec![ApplicableMap::Resource(map)],
         (None, OperationLevel::Instance(id)) => {
             vec![ApplicableMap::Resource(catalog.concept_map_by_id(id, budget)?)]
@@ -112,8 +112,8 @@ fn all_maps<'a>(
     let mut maps = Vec::new();
     for map in catalog.concept_maps(budget)? {
         budget.spend(1)?;
-        let fits = |wanted: Option<&str>, have: &Option<String>| {
-            wanted.is_none_or(|wanted| have.as_deref().is_some_and(|have| same_canonical(wanted, have)))
+        let fits = |url: Option<&str>, have: &Option<String>| {
+            url.is_none_or(|canonical| have.as_deref().is_some_and(|have| same_canonical(canonical, have)))
         };
         if fits(scope.source_scope, &map.source_scope) && fits(scope.target_scope, &map.target_scope) {
             maps.push(ApplicableMap::Resource(map));
@@ -126,15 +126,15 @@ fn all_maps<'a>(
         Some(Some((SNOMED_CT, edition))) => edition,
         Some(_) => return Ok(maps),
     };
-    let wanted = match target {
+    let target_code = match target {
         None => None,
         Some(Some((system, _))) => Some(system),
         Some(None) => return Ok(maps),
     };
     for coding in &request.codings {
         let is_snomed = coding.system.as_deref() == Some(SNOMED_CT);
-        let mapped = scope.mapped_system(coding).or(wanted);
-        if is_snomed != scope.reverse && wanted.is_none_or(|wanted| mapped == Some(wanted)) {
+        let mapped = scope.mapped_system(coding).or(target_code);
+        if is_snomed != scope.reverse && target_code.is_none_or(|code| mapped == Some(code)) {
             let version = coding.version.as_deref().filter(|_| is_snomed).or(edition);
             let matches = ReferenceSetMap::to_system(catalog, version, mapped, budget)?;
             maps.extend(matches.into_iter().map(ApplicableMap::ReferenceSet));
@@ -217,9 +217,9 @@ impl Translation<'_, '_> {
     fn add_targets(&mut self, group: &MapGroup, targets: &[&MapTarget], origin: &str) -> Result<(), TxError> {
         for target in targets {
             self.budget.spend(1 + target.depends_on.len() * (1 + self.request.dependencies.len()))?;
-            let missing = target.depends_on.iter().filter(|needed| !self.request.states(needed));
+            let missing = target.depends_on.iter().filter(|dependency| !self.request.states(dependency));
             let missing: Vec<String> =
-                missing.map(|needed| format!("{} = {}", needed.property, needed.value)).collect();
+                missing.map(|dependency| format!("{} = {}", dependency.property, dependency.value)).collect();
             if !missing.is_empty() {
                 self.unmet.extend(missing);
                 continue;
@@ -285,11 +285,11 @@ impl Translation<'_, '_> {
 
     fn into_parameters(mut self, map_count: usize) -> Result<Parameters, TxError> {
         self.budget.spend(self.matches.len())?;
-        let mut known = HashSet::new();
+        let mut pairs = HashSet::new();
         // Several maps, or groups of one map, can contain the same match.
         self.matches.retain(|one| {
             let concept = one.concept.as_ref().map(|concept| (concept.system.clone(), concept.code.clone()));
-            known.insert((one.equivalence.code(), concept, one.map.clone(), one.properties.clone()))
+            pairs.insert((one.equivalence.code(), concept, one.map.clone(), one.properties.clone()))
         });
         let mut out = Parameters::new();
         let is_translated =
@@ -337,11 +337,11 @@ impl Translation<'_, '_> {
             format!("'{}#{}'", system, coding.code.as_deref().unwrap_or_default())
         });
         let codes = codes.collect::<Vec<_>>().join(", ");
-        let wanted =
+        let of_system =
             |word: &str| target_system.map(|system| format!(" {word} '{system}'")).unwrap_or_default();
         let what = match reverse {
-            true => format!("no code{} is translated to {codes}", wanted("of")),
-            false => format!("{codes} has no translation{}", wanted("to")),
+            true => format!("no code{} is translated to {codes}", of_system("of")),
+            false => format!("{codes} has no translation{}", of_system("to")),
         };
         match (map_count, self.unmet.as_slice()) {
             (0, _) => format!("{what}: no concept map fits; store one, or name it with 'url'"),

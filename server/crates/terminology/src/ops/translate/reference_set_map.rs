@@ -109,7 +109,7 @@ impl<'a> ReferenceSetMap<'a> {
         };
         let given_system = if scope.reverse { target_system } else { Some(SNOMED_CT) };
         let is_requested =
-            scope.reverse || scope.target_system.is_none_or(|wanted| Some(wanted) == target_system);
+            scope.reverse || scope.target_system.is_none_or(|system| Some(system) == target_system);
         if given_system != system || !is_requested {
             return Ok(Vec::new());
         }
@@ -166,14 +166,14 @@ impl<'a> ReferenceSetMap<'a> {
         if !has_target {
             return Equivalence::Unmatched;
         }
-        let named = |list: &[(&str, Equivalence)], id: &str| {
+        let equivalence_of = |list: &[(&str, Equivalence)], id: &str| {
             list.iter().find(|(known, _)| *known == id).map(|(_, equivalence)| *equivalence)
         };
-        if let Some(equivalence) = named(&ASSOCIATIONS, self.table.reference_set) {
+        if let Some(equivalence) = equivalence_of(&ASSOCIATIONS, self.table.reference_set) {
             return equivalence;
         }
         let correlation = self.table.field("correlationId").and_then(|field| self.text(row, field));
-        correlation.and_then(|id| named(&CORRELATIONS, id)).unwrap_or(Equivalence::RelatedTo)
+        correlation.and_then(|id| equivalence_of(&CORRELATIONS, id)).unwrap_or(Equivalence::RelatedTo)
     }
 
     /// The code system of the targets: the one that FHIR names, or else the one of the request.
@@ -181,8 +181,8 @@ impl<'a> ReferenceSetMap<'a> {
     where
         'a: 's,
     {
-        let known = TARGET_SYSTEMS.iter().find(|(id, _)| *id == self.table.reference_set);
-        known.map(|(_, url)| *url).or(requested)
+        let system = TARGET_SYSTEMS.iter().find(|(id, _)| *id == self.table.reference_set);
+        system.map(|(_, url)| *url).or(requested)
     }
 
     fn text(&self, row: MemberRow<'a>, field: usize) -> Option<&'a str> {
@@ -200,7 +200,7 @@ fn snomed_ct<'a>(
     budget: &Budget<'_>,
 ) -> Result<Option<&'a CodeSystem>, TxError> {
     match catalog.code_system(SNOMED_CT, version) {
-        Some(stored) => Ok(Some(stored.get(budget)?)),
+        Some(map) => Ok(Some(map.get(budget)?)),
         None => Ok(None),
     }
 }

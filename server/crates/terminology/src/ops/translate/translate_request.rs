@@ -103,15 +103,15 @@ impl<'a> TranslateRequest<'a> {
     }
 
     /// Returns whether the request states that another element has this value.
-    pub(super) fn states(&self, needed: &Dependency) -> bool {
+    pub(super) fn states(&self, dependency: &Dependency) -> bool {
         let has = |concept: &CodeableConcept| {
             let same = |coding: &Coding| {
-                coding.code.as_deref() == Some(&needed.value)
-                    && needed.system.as_ref().is_none_or(|system| coding.system.as_ref() == Some(system))
+                coding.code.as_deref() == Some(&dependency.value)
+                    && dependency.system.as_ref().is_none_or(|system| coding.system.as_ref() == Some(system))
             };
-            concept.coding.iter().any(same) || concept.text.as_deref() == Some(&needed.value)
+            concept.coding.iter().any(same) || concept.text.as_deref() == Some(&dependency.value)
         };
-        self.dependencies.iter().any(|(element, concept)| *element == needed.property && has(concept))
+        self.dependencies.iter().any(|(element, concept)| *element == dependency.property && has(concept))
     }
 }
 
@@ -127,7 +127,7 @@ fn read_codes(input: OperationInput<'_>) -> Result<(Vec<Coding>, CodeParameters)
         (system, source) => system.or(source),
     };
     let version = input.text(TRANSLATE_VERSION)?;
-    let mut sent = Vec::new();
+    let mut request_codings = Vec::new();
     for way in WAYS {
         if let Some(code) = input.text(way.code)? {
             // The code of `targetCode` may also have the system of the target.
@@ -136,20 +136,20 @@ fn read_codes(input: OperationInput<'_>) -> Result<(Vec<Coding>, CodeParameters)
                 what: format!("parameter 'system' is required with '{}'", way.code.row().name),
             })?;
             let coding = Coding { version: version.map(str::to_owned), ..Coding::new(system, code) };
-            sent.push((way.code.row().name, vec![coding], way));
+            request_codings.push((way.code.row().name, vec![coding], way));
         }
         if let Some(coding) = input.coding(way.coding)? {
-            sent.push((way.coding.row().name, vec![coding.clone()], way));
+            request_codings.push((way.coding.row().name, vec![coding.clone()], way));
         }
         if let Some(concept) = input.codeable_concept(way.concept)? {
-            sent.push((way.concept.row().name, concept.coding.clone(), way));
+            request_codings.push((way.concept.row().name, concept.coding.clone(), way));
         }
     }
-    let Some((name, mut codings, way)) = sent.pop() else {
+    let Some((name, mut codings, way)) = request_codings.pop() else {
         let what = "one of the parameters 'code' with 'system', 'coding' and 'codeableConcept' is required";
         return Err(TxError::Missing { what: what.to_owned() });
     };
-    if !sent.is_empty() {
+    if !request_codings.is_empty() {
         return Err(malformed(name, "the request has several codes; send one code, coding or concept"));
     }
     let is_empty = |text: &Option<String>| text.as_deref().is_none_or(str::is_empty);
@@ -167,7 +167,7 @@ impl TranslationScope<'_> {
         let [from, to] =
             if self.reverse { [&group.target, &group.source] } else { [&group.source, &group.target] };
         let restricted = if self.target_is_given { from } else { to };
-        is_of(from, coding) && self.target_system.is_none_or(|wanted| is_named(restricted, wanted))
+        is_of(from, coding) && self.target_system.is_none_or(|url| is_named(restricted, url))
     }
 
     /// The code system on the other side of a map of SNOMED CT, if the request states it.
@@ -183,10 +183,10 @@ fn is_of(system: &MappedSystem, coding: &Coding) -> bool {
     same_url && versions.is_none_or(|(have, given)| canonical::matches(have, given))
 }
 
-fn is_named(system: &MappedSystem, wanted: &str) -> bool {
-    let (url, version) = canonical::split(wanted);
+fn is_named(system: &MappedSystem, target: &str) -> bool {
+    let (url, version) = canonical::split(target);
     system.url == url
         && version
             .zip(system.version.as_deref())
-            .is_none_or(|(wanted, have)| canonical::matches(wanted, have))
+            .is_none_or(|(target, have)| canonical::matches(target, have))
 }

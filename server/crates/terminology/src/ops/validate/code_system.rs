@@ -26,15 +26,15 @@ pub(crate) fn answer_code_system(
 ) -> Result<Parameters, TxError> {
     budget.set_activity("validating codes");
     let mut request = ValidateRequest::read(input, ValidateOperation::CodeSystem, budget)?;
-    let given;
+    let resource;
     let system = match level {
         OperationLevel::Instance(id) => Ok(catalog.code_system_by_id(id, budget)?),
         OperationLevel::Type => match sent_resource(input, CODE_SYSTEM)? {
             Some((header, json)) => {
                 budget.spend(json.get().len() / BYTES_PER_STEP)?;
-                given = CodeSystem::compile(&header, json.get().as_bytes())
+                resource = CodeSystem::compile(&header, json.get().as_bytes())
                     .map_err(|why| malformed("codeSystem", why))?;
-                Ok(&given)
+                Ok(&resource)
             }
             None => find_code_system(catalog, &request, input, budget)?,
         },
@@ -78,8 +78,8 @@ fn find_code_system<'a>(
     budget: &Budget<'_>,
 ) -> Result<Result<&'a CodeSystem, (ValidationIssue, String)>, TxError> {
     let (path, coding) = request.codings()[0];
-    let named = input.text(CODE_SYSTEM_URL)?.or(input.text(CODE_SYSTEM_ALIAS)?);
-    let Some(canonical) = named.or(coding.system.as_deref()) else {
+    let url_text = input.text(CODE_SYSTEM_URL)?.or(input.text(CODE_SYSTEM_ALIAS)?);
+    let Some(canonical) = url_text.or(coding.system.as_deref()) else {
         return match path {
             CodingPath::Code => Err(TxError::Missing {
                 what: "parameter 'url' is required unless the operation is called on a CodeSystem".to_owned(),
@@ -92,11 +92,11 @@ fn find_code_system<'a>(
     let requested_version = input.text(VERSION)?.or(in_url).or(own);
     let requested_version = request.pins.replacing(url, requested_version).or(requested_version);
     let code = coding.code.as_deref().unwrap_or_default();
-    let stored = match requested_version {
+    let system = match requested_version {
         None => catalog.code_system_of(url, request.pins.date.as_deref(), code, budget)?,
         version => catalog.code_system_for(url, version, code, budget)?,
     };
-    if let Some(resource) = stored.or_else(|| catalog.supplement(url)) {
+    if let Some(resource) = system.or_else(|| catalog.supplement(url)) {
         return Ok(Ok(resource.get(budget)?));
     }
     let versions = catalog.code_system_versions(url);

@@ -111,13 +111,13 @@ impl<'v, 'a, 'r, 'q> CodingValidation<'v, 'a, 'r, 'q> {
         }
         let coding = self.result.coding;
         let system = canonical::join(coding.system.as_deref().unwrap_or_default(), coding.version.as_deref());
-        let mut named = format!("{system}#{}", self.code());
+        let mut coding_text = format!("{system}#{}", self.code());
         if let Some(display) = &coding.display {
-            named.push_str(&format!(" ('{display}')"));
+            coding_text.push_str(&format!(" ('{display}')"));
         }
         let one_of_several = matches!(self.path, CodingPath::Concept(_));
         let set = self.validator.set.canonical();
-        self.report_at("code", ValidationIssue::not_in_value_set(&named, &set, one_of_several));
+        self.report_at("code", ValidationIssue::not_in_value_set(&coding_text, &set, one_of_several));
     }
 
     /// Reports everything about a code that is in the value set.
@@ -168,7 +168,7 @@ impl<'v, 'a, 'r, 'q> CodingValidation<'v, 'a, 'r, 'q> {
             self.result.status = Some("deprecated".to_owned());
             self.report(ValidationIssue::deprecated(code));
         }
-        if member.listed.is_some_and(|listed| listed.deprecated) {
+        if member.listed.is_some_and(|code| code.deprecated) {
             let set = member.set.canonical();
             self.report_at("code", ValidationIssue::deprecated_in_value_set(code, &system.url, &set));
         }
@@ -184,8 +184,10 @@ impl<'v, 'a, 'r, 'q> CodingValidation<'v, 'a, 'r, 'q> {
         let CodingValidator { catalog, budget, .. } = *self.validator;
         let mode = catalog.concept_model();
         let whole = catalog.code_system(&system.url, system.version.as_deref());
-        let whole =
-            whole.filter(|_| mode != ConceptModelMode::Off).map(|stored| stored.get(budget)).transpose()?;
+        let whole = whole
+            .filter(|_| mode != ConceptModelMode::Off)
+            .map(|resource| resource.get(budget))
+            .transpose()?;
         match whole.and_then(|whole| ConceptModel::of(whole, budget)) {
             None if is_of_all => self.report_at("code", ValidationIssue::concept_model_not_checked()),
             None => {}
@@ -208,31 +210,35 @@ impl<'v, 'a, 'r, 'q> CodingValidation<'v, 'a, 'r, 'q> {
         {
             self.report_at("version", ValidationIssue::version_check(&system.url, actual, required));
         }
-        let given = self.result.coding.version.as_deref();
-        let is_chosen = given.is_some() || request.pins.replacing(&system.url, None).is_some();
+        let requested = self.result.coding.version.as_deref();
+        let is_chosen = requested.is_some() || request.pins.replacing(&system.url, None).is_some();
         if system.header.version_needed && !is_chosen {
             self.report_at("version", ValidationIssue::no_version(&system.url, self.code(), actual));
         }
-        let Some(given) = given.filter(|given| !canonical::matches(given, actual)) else { return };
-        let is_stored = catalog.code_system(&system.url, Some(given)).is_some();
-        let written = member.written_version;
-        let issue = match (request.pins.replacing(&system.url, written), written) {
+        let Some(version) = requested.filter(|requested| !canonical::matches(requested, actual)) else {
+            return;
+        };
+        let is_stored = catalog.code_system(&system.url, Some(version)).is_some();
+        let stated = member.written_version;
+        let issue = match (request.pins.replacing(&system.url, stated), stated) {
             (Some(pin), _) => {
-                ValidationIssue::version_mismatch(&system.url, pin, Some(written.unwrap_or_default()), given)
+                ValidationIssue::version_mismatch(&system.url, pin, Some(stated.unwrap_or_default()), version)
             }
-            (None, None) if is_stored => ValidationIssue::version_mismatch(&system.url, actual, None, given),
-            (None, None) => ValidationIssue::default_version_mismatch(&system.url, actual, given),
-            (None, Some(written)) => ValidationIssue::version_mismatch(&system.url, written, None, given),
+            (None, None) if is_stored => {
+                ValidationIssue::version_mismatch(&system.url, actual, None, version)
+            }
+            (None, None) => ValidationIssue::default_version_mismatch(&system.url, actual, version),
+            (None, Some(stated)) => ValidationIssue::version_mismatch(&system.url, stated, None, version),
         };
         self.report_at("version", issue);
         if !is_stored {
-            self.report_unknown_version(&system.url, given);
+            self.report_unknown_version(&system.url, version);
         }
     }
 
     fn report_unknown_version(&mut self, system: &str, version: &str) {
-        let stored = self.validator.catalog.code_system_versions(system);
-        self.report_at("system", ValidationIssue::unknown_code_system(system, Some(version), &stored));
+        let versions = self.validator.catalog.code_system_versions(system);
+        self.report_at("system", ValidationIssue::unknown_code_system(system, Some(version), &versions));
         self.result.missing.push(canonical::join(system, Some(version)));
     }
 
@@ -240,30 +246,30 @@ impl<'v, 'a, 'r, 'q> CodingValidation<'v, 'a, 'r, 'q> {
         let (validator, coding) = (self.validator, self.result.coding);
         let displays = validator.displays(member)?;
         self.result.display = validator.languages.choose(&displays).map(String::from);
-        let Some(given) = coding.display.as_deref().filter(|_| !displays.is_empty()) else {
+        let Some(display) = coding.display.as_deref().filter(|_| !displays.is_empty()) else {
             return Ok(());
         };
         let url = coding.system.as_deref().unwrap_or_default();
         // UCUM has no official displays; a value set may list some.
-        let is_listed = member.listed.is_some_and(|listed| listed.display.is_some());
+        let is_listed = member.listed.is_some_and(|code| code.display.is_some());
         if url == UCUM && !is_listed && validator.catalog.is_endless(url) {
             return Ok(());
         }
         let code = self.code();
-        let named = format!("{url}#{code}");
-        let issue = match display_check::compare_display(given, &displays, &validator.languages) {
+        let concept_text = format!("{url}#{code}");
+        let issue = match display_check::compare_display(display, &displays, &validator.languages) {
             DisplayVerdict::Right => return Ok(()),
             // For a code that is not in the set, only errors are reported.
             DisplayVerdict::RightByDefault { .. } if !self.result.in_set => return Ok(()),
             DisplayVerdict::RightByDefault { languages } => {
-                ValidationIssue::display_by_default(given, &named, &languages)
+                ValidationIssue::display_by_default(display, &concept_text, &languages)
             }
-            DisplayVerdict::Retired { right } => ValidationIssue::retired_display(given, code, &right),
+            DisplayVerdict::Retired { right } => ValidationIssue::retired_display(display, code, &right),
             DisplayVerdict::WrongByDefault { languages, default } => {
-                ValidationIssue::wrong_display_by_default(given, &named, &languages, default)
+                ValidationIssue::wrong_display_by_default(display, &concept_text, &languages, default)
             }
             DisplayVerdict::Wrong { whitespace, languages, right } => {
-                ValidationIssue::wrong_display(given, &named, whitespace, &right, &languages)
+                ValidationIssue::wrong_display(display, &concept_text, whitespace, &right, &languages)
             }
         };
         // The user who assigned the meaning of a code, or combined concepts, also chose the display.
@@ -299,18 +305,19 @@ impl<'v, 'a, 'r, 'q> CodingValidation<'v, 'a, 'r, 'q> {
 
     /// Reports that the value set needs a code system or version that is not stored.
     fn report_undecided(&mut self, system: &str, version: Option<&str>) -> Result<(), TxError> {
-        let (validator, given) = (self.validator, self.result.coding.version.as_deref());
-        if let (Some(version), Some(given)) = (version, given)
-            && version != given
+        let (validator, requested) = (self.validator, self.result.coding.version.as_deref());
+        if let (Some(version), Some(requested)) = (version, requested)
+            && version != requested
         {
-            self.report_at("version", ValidationIssue::version_mismatch(system, version, None, given));
+            self.report_at("version", ValidationIssue::version_mismatch(system, version, None, requested));
         }
-        let stored = validator.catalog.code_system_versions(system);
-        self.report_at("system", ValidationIssue::unknown_code_system(system, version, &stored));
+        let versions = validator.catalog.code_system_versions(system);
+        self.report_at("system", ValidationIssue::unknown_code_system(system, version, &versions));
         self.result.undecided = true;
-        self.result.missing.push(canonical::join(system, version.filter(|_| !stored.is_empty())));
+        self.result.missing.push(canonical::join(system, version.filter(|_| !versions.is_empty())));
         // The display of another version helps a person more than none.
-        if let Some(resource) = validator.catalog.code_system(system, validator.wanted_version(system, given))
+        if let Some(resource) =
+            validator.catalog.code_system(system, validator.wanted_version(system, requested))
         {
             let system = resource.get(validator.budget)?;
             self.result.version = system.version.clone();

@@ -145,15 +145,15 @@ impl<'a> CodingValidator<'a, '_> {
             return Ok(Some(only));
         }
         let fit = |member: &'m CodeMatch<'a>| {
-            let named = coding.version.is_some() && member.version() == coding.version.as_deref();
-            let shown = match coding.display.as_deref() {
-                Some(given) => {
-                    display_check::compare_display(given, &self.displays(member)?, &self.languages)
+            let has_version = coding.version.is_some() && member.version() == coding.version.as_deref();
+            let display = match coding.display.as_deref() {
+                Some(text) => {
+                    display_check::compare_display(text, &self.displays(member)?, &self.languages)
                         == DisplayVerdict::Right
                 }
                 None => false,
             };
-            Ok::<_, TxError>(((named, member.concept.is_some(), shown), member))
+            Ok::<_, TxError>(((has_version, member.concept.is_some(), display), member))
         };
         let fits = members.iter().map(fit).collect::<Result<Vec<_>, _>>()?;
         let best = fits.into_iter().max_by(|(a, one), (b, other)| {
@@ -172,8 +172,8 @@ impl<'a> CodingValidator<'a, '_> {
         let mut out: Vec<ConceptText<'a>> = Vec::new();
         let mut places = FirstPositions::default();
         let located = member.system.zip(member.concept);
-        let listed = member.listed.map(|listed| (listed, member.set.language.as_deref()));
-        let of_set = listed.into_iter().flat_map(|(listed, _)| &listed.designations);
+        let list_code = member.listed.map(|code| (code, member.set.language.as_deref()));
+        let of_set = list_code.into_iter().flat_map(|(list_code, _)| &list_code.designations);
         let of_set =
             of_set.map(|d| ConceptText { kind: d.kind, ..ConceptText::own(&d.text, d.language.as_deref()) });
         let added = located.into_iter().flat_map(|(system, concept)| {
@@ -181,7 +181,8 @@ impl<'a> CodingValidator<'a, '_> {
         });
         let of_systems =
             located.into_iter().chain(added).flat_map(|(system, concept)| system.displays(concept));
-        let all = concept_texts::default_display(located, listed).into_iter().chain(of_set).chain(of_systems);
+        let all =
+            concept_texts::default_display(located, list_code).into_iter().chain(of_set).chain(of_systems);
         for display in all.filter(|display| display.kind != TextKind::Definition) {
             self.budget.spend(1 + self.languages.steps())?;
             match places.find(display.text) {
@@ -212,8 +213,8 @@ impl<'a> CodingValidator<'a, '_> {
     }
 
     /// The version to use for the code system of the coding.
-    pub(super) fn wanted_version<'v>(&'v self, system: &str, given: Option<&'v str>) -> Option<&'v str> {
+    pub(super) fn wanted_version<'v>(&'v self, system: &str, requested: Option<&'v str>) -> Option<&'v str> {
         let pins = &self.request.pins;
-        pinned(&pins.force, system).or(given).or_else(|| pins.replacing(system, None))
+        pinned(&pins.force, system).or(requested).or_else(|| pins.replacing(system, None))
     }
 }

@@ -31,7 +31,7 @@ pub(crate) enum DisplayVerdict<'a> {
 /// Compares a display with those of the concept. Case is ignored, because `CodeSystem.caseSensitive` applies
 /// to codes only.
 pub(crate) fn compare_display<'a>(
-    given: &str,
+    sent_display: &str,
     displays: &[ConceptText<'a>],
     languages: &LanguageRanges,
 ) -> DisplayVerdict<'a> {
@@ -39,11 +39,11 @@ pub(crate) fn compare_display<'a>(
     let fits = |display: &&ConceptText<'a>| languages.is_empty() || languages.rank(display).is_some();
     let current = || displays.iter().filter(|display| display.retired.is_none());
     let preferred: Vec<ConceptText<'a>> = current().filter(fits).copied().collect();
-    if preferred.iter().any(|display| same(display.text, given)) {
+    if preferred.iter().any(|display| same(display.text, sent_display)) {
         return DisplayVerdict::Right;
     }
     let mut retired = displays.iter().filter(fits).filter(|display| display.retired.is_some());
-    if retired.any(|display| same(display.text, given)) {
+    if retired.any(|display| same(display.text, sent_display)) {
         return DisplayVerdict::Retired {
             right: preferred_displays(preferred).iter().map(|display| display.text).collect(),
         };
@@ -54,7 +54,7 @@ pub(crate) fn compare_display<'a>(
         let in_default =
             |display: &&ConceptText<'a>| default.is_some_and(|first| first.language == display.language);
         let languages_named = languages.named.clone();
-        return match current().filter(in_default).any(|display| same(display.text, given)) {
+        return match current().filter(in_default).any(|display| same(display.text, sent_display)) {
             true if !languages.only => DisplayVerdict::RightByDefault { languages: languages_named },
             _ => DisplayVerdict::WrongByDefault {
                 languages: languages_named,
@@ -69,7 +69,7 @@ pub(crate) fn compare_display<'a>(
     };
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     DisplayVerdict::Wrong {
-        whitespace: preferred.iter().any(|display| same(&words(display.text), &words(given))),
+        whitespace: preferred.iter().any(|display| same(&words(display.text), &words(sent_display))),
         languages: if languages.is_empty() { "--".to_owned() } else { languages.named.clone() },
         right: in_dialect().map_or_else(|| preferred_displays(preferred.clone()), |text| vec![text]),
     }
@@ -90,9 +90,9 @@ mod tests {
 
     #[test]
     fn displays_are_compared_in_the_requested_languages() {
-        let check = |given, list| {
+        let check = |display, list| {
             let languages = LanguageRanges::parse(list).unwrap();
-            match compare_display(given, &cold_displays(), &languages) {
+            match compare_display(display, &cold_displays(), &languages) {
                 DisplayVerdict::Right => "right",
                 DisplayVerdict::RightByDefault { .. } => "right by default",
                 DisplayVerdict::Retired { .. } => "retired",

@@ -47,8 +47,8 @@ pub(crate) fn answer_validate_code(
     let scope = match level {
         OperationLevel::Instance(id) => ValueSetScope::uncontained(catalog.value_set_by_id(id, budget)?),
         OperationLevel::Type => match sent_value_set(input, budget)? {
-            Some(given) => {
-                inline = given;
+            Some(set) => {
+                inline = set;
                 resolve_contained(&inline, input, request.ecosystem)?
             }
             None => ValueSetScope::uncontained(find_value_set(catalog, &request, input, budget)?),
@@ -144,7 +144,7 @@ fn find_value_set<'a>(
     let (url, in_url) = canonical::split(canonical);
     let pin = pinned(&request.pins.value_sets, url);
     let requested_version = input.text(VALUE_SET_VERSION)?.or(in_url).or(pin);
-    let stored = match requested_version {
+    let set = match requested_version {
         None => catalog.value_set_of(url, request.pins.date.as_deref(), budget)?,
         version => catalog.value_set(url, version, budget)?,
     };
@@ -152,7 +152,7 @@ fn find_value_set<'a>(
         url: canonical::join(url, requested_version),
         ecosystem: request.ecosystem,
     };
-    stored.ok_or_else(unknown)
+    set.ok_or_else(unknown)
 }
 
 /// The supplements that the request or the value set requires.

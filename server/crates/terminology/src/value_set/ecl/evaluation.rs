@@ -406,10 +406,10 @@ impl<'a> EclEvaluator<'a> {
             return Ok(false);
         }
         if let (EclExpression::Concept(code), false) = (from, walk.one_step) {
-            let Some(named) = self.find_concept(code)? else { return Ok(false) };
-            let (below, above) = if walk.up { (named, concept) } else { (concept, named) };
+            let Some(place) = self.find_concept(code)? else { return Ok(false) };
+            let (below, above) = if walk.up { (place, concept) } else { (concept, place) };
             self.budget.spend(hierarchy.walk_steps())?;
-            return Ok(hierarchy.is_a(below, above) && (walk.with_self || concept != named));
+            return Ok(hierarchy.is_a(below, above) && (walk.with_self || concept != place));
         }
         if walk.with_self && self.contains(from, concept)? {
             return Ok(true);
@@ -436,8 +436,8 @@ impl<'a> EclEvaluator<'a> {
             self.spend_step()?;
             let mut mine =
                 self.system.attributes(source).filter(|a| a.value == AttributeValue::Concept(concept));
-            let named = self.any_holds(&mut mine, |attribute| self.contains(name, attribute.kind))?;
-            Ok(named && self.contains(of, source)?)
+            let holds = self.any_holds(&mut mine, |attribute| self.contains(name, attribute.kind))?;
+            Ok(holds && self.contains(of, source)?)
         })
     }
 }

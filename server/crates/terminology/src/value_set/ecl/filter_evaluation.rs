@@ -125,8 +125,8 @@ impl EclEvaluator<'_> {
                 let mut with_all = ConceptSet::full(self.system.len());
                 self.budget.spend_words(with_all.words(), true)?;
                 for word in words {
-                    let found = self.system.word_index().find_concepts(self.system, word, self.budget)?;
-                    with_all.intersect(&found);
+                    let concepts = self.system.word_index().find_concepts(self.system, word, self.budget)?;
+                    with_all.intersect(&concepts);
                 }
                 with_any.unite(&with_all);
             }
@@ -194,7 +194,7 @@ impl EclEvaluator<'_> {
     fn has_tag(&self, description: &ConceptDescription<'_>, tags: &[String]) -> Result<bool, EclError> {
         self.budget.spend(1 + tags.len() / 8)?;
         let tag = semantic_tag(description.term).filter(|_| description.kind == SNOMED_CT_NAME);
-        Ok(tag.is_some_and(|tag| tags.iter().any(|searched| same_folded(searched, tag))))
+        Ok(tag.is_some_and(|tag| tags.iter().any(|other| same_folded(other, tag))))
     }
 
     /// Returns whether a historical association of a profile leads from a concept to one that passes a test.

@@ -90,8 +90,8 @@ impl<'a> EclEvaluator<'a> {
         let member = (named.is_empty() || takes(MEMBER)).then_some(row.member());
         let reference_set = takes(REFERENCE_SET).then(|| self.system.find(table.reference_set)).flatten();
         let all = if takes_all { table.field_count() } else { 0 };
-        let named = named.iter().filter_map(|name| table.field(name));
-        member.into_iter().chain(reference_set).chain((0..all).chain(named).filter_map(of_field))
+        let fields = named.iter().filter_map(|name| table.field(name));
+        member.into_iter().chain(reference_set).chain((0..all).chain(fields).filter_map(of_field))
     }
 
     /// Returns whether a row passes all filters. Without a filter on the state, it must be active.

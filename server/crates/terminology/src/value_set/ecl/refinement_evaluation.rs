@@ -218,17 +218,17 @@ impl<'a> EclEvaluator<'a> {
                 }
                 count += u32::from(match (&constraint.value, attribute.value) {
                     (ValueConstraint::Expression(expression), AttributeValue::Concept(value)) => {
-                        let named = match prepared.value.get() {
-                            Some(named) => named,
+                        let part = match prepared.value.get() {
+                            Some(part) => part,
                             None => {
-                                let named = match sets.has_many.get() {
+                                let part = match sets.has_many.get() {
                                     true => PreparedPart::Set(self.concepts_of(expression)?),
                                     false => self.prepare(expression)?,
                                 };
-                                prepared.value.get_or_init(|| named)
+                                prepared.value.get_or_init(|| part)
                             }
                         };
-                        named.has(self.system, value) != constraint.negated
+                        part.has(self.system, value) != constraint.negated
                     }
                     (_, value) => self.value_matches(constraint, value)?,
                 });
@@ -254,10 +254,10 @@ impl<'a> EclEvaluator<'a> {
         constraint: &AttributeConstraint,
     ) -> Result<Rc<PreparedAttribute<'a>>, EclError> {
         let address = std::ptr::from_ref(constraint);
-        let known =
+        let cached =
             sets.attributes.borrow().iter().find(|(known, _)| *known == address).map(|(_, one)| one.clone());
-        if let Some(known) = known {
-            return Ok(known);
+        if let Some(cached) = cached {
+            return Ok(cached);
         }
         let name = self.prepare(&constraint.name)?;
         let prepared = Rc::new(PreparedAttribute { name, value: OnceCell::new() });

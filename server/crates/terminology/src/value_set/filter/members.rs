@@ -37,9 +37,9 @@ impl ValueSetFilter {
             let hierarchy = system.require_is_a_hierarchy()?;
             let is_above = matches!(self.op, FilterOperator::AboveAny(_));
             let mut reached = ConceptSet::empty(system.len());
-            for named in self.named_concepts(system, list)? {
-                let mut walked = walk(system, hierarchy, named, is_above, budget)?;
-                walked.remove(named);
+            for concept in self.named_concepts(system, list)? {
+                let mut walked = walk(system, hierarchy, concept, is_above, budget)?;
+                walked.remove(concept);
                 reached.unite(&walked);
             }
             among.intersect(&reached);

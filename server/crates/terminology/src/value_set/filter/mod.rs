@@ -85,15 +85,15 @@ impl ValueSetFilter {
     /// # Errors
     /// [`Unprocessable`] if the filter has no value, an unknown operator, or an invalid value.
     pub(crate) fn compile(
-        written: &resource_json::FilterJson,
+        json: &resource_json::FilterJson,
         system: &str,
         index: String,
     ) -> Result<Self, Unprocessable> {
-        let fault = |why: String| fault(written, system, &index, why);
-        if written.value.is_empty() {
+        let fault = |why: String| fault(json, system, &index, why);
+        if json.value.is_empty() {
             return Err(fault("it has no value".to_owned()));
         }
-        let subject = match written.property.as_str() {
+        let subject = match json.property.as_str() {
             "" => return Err(fault("it names no property".to_owned())),
             "concept" | "code" => FilterSubject::Code,
             "display" => FilterSubject::Display,
@@ -101,33 +101,33 @@ impl ValueSetFilter {
             "child" => FilterSubject::Child,
             _ => FilterSubject::Property,
         };
-        if system == SNOMED_CT && subject == FilterSubject::Code && written.value.starts_with('^') {
+        if system == SNOMED_CT && subject == FilterSubject::Code && json.value.starts_with('^') {
             return Err(fault(
                 "'^' is an operator of constraints; write the property constraint, or the operator in"
                     .to_owned(),
             ));
         }
-        if let Some(op) = system_specific_operator(system, written) {
-            return Self::with_operator(written.clone(), op, system, &index);
+        if let Some(op) = system_specific_operator(system, json) {
+            return Self::with_operator(json.clone(), op, system, &index);
         }
         // A stored system may have other values than the built-in one, so the literal value is compared too.
         let compared = |value: &str| -> Result<Vec<String>, Unprocessable> {
-            let compared = grammar::comparison_value(system, &written.property, value).map_err(fault)?;
+            let compared = grammar::comparison_value(system, &json.property, value).map_err(fault)?;
             Ok(std::iter::once(value.to_owned()).chain(compared).collect())
         };
         let list = || {
-            let values = written.value.split(',').map(|value| compared(value.trim()));
+            let values = json.value.split(',').map(|value| compared(value.trim()));
             values.collect::<Result<Vec<_>, _>>().map(|values| Box::from(values.concat()))
         };
-        let op = match written.op.as_str() {
-            "=" => match compared(&written.value)? {
+        let op = match json.op.as_str() {
+            "=" => match compared(&json.value)? {
                 values if values.len() > 1 => FilterOperator::In(values.into()),
                 _ => FilterOperator::Equal,
             },
             "in" => FilterOperator::In(list()?),
             "not-in" => FilterOperator::NotIn(list()?),
             "regex" => FilterOperator::Regex(Box::default()),
-            "exists" => FilterOperator::Exists(match written.value.as_str() {
+            "exists" => FilterOperator::Exists(match json.value.as_str() {
                 "true" => true,
                 "false" => false,
                 _ => return Err(fault("exists needs the value true or false".to_owned())),
@@ -138,9 +138,9 @@ impl ValueSetFilter {
             "generalizes" => FilterOperator::Generalizes,
             "child-of" => FilterOperator::ChildOf,
             "descendent-leaf" => FilterOperator::DescendentLeaf,
-            _ => return Err(fault(format!("'{}' is not a filter operator", written.op))),
+            _ => return Err(fault(format!("'{}' is not a filter operator", json.op))),
         };
-        let filter = Self::new(written.clone(), system, subject, op, index);
+        let filter = Self::new(json.clone(), system, subject, op, index);
         if filter.walks_hierarchy() && subject != FilterSubject::Code {
             return Err(filter.fault(system, "this operator works on the property concept".to_owned()));
         }
@@ -152,25 +152,25 @@ impl ValueSetFilter {
     /// # Errors
     /// [`Unprocessable`] with the error of the operator.
     pub(super) fn with_operator(
-        written: resource_json::FilterJson,
+        json: resource_json::FilterJson,
         op: Result<FilterOperator, String>,
         system: &str,
         index: &str,
     ) -> Result<Self, Unprocessable> {
         match op {
-            Ok(op) => Ok(Self::new(written, system, FilterSubject::Code, op, index.to_owned())),
-            Err(why) => Err(fault(&written, system, index, why)),
+            Ok(op) => Ok(Self::new(json, system, FilterSubject::Code, op, index.to_owned())),
+            Err(why) => Err(fault(&json, system, index, why)),
         }
     }
 
     fn new(
-        written: resource_json::FilterJson,
+        json: resource_json::FilterJson,
         system: &str,
         subject: FilterSubject,
         op: FilterOperator,
         index: String,
     ) -> Self {
-        let source = Box::new(WrittenFilter { written, system: system.to_owned(), at: index });
+        let source = Box::new(WrittenFilter { written: json, system: system.to_owned(), at: index });
         Self { subject, op, named: NamedConceptCache::default(), source }
     }
 
@@ -216,12 +216,12 @@ impl ValueSetFilter {
                 let hierarchy = system.require_is_a_hierarchy()?;
                 let is_above = matches!(self.op, FilterOperator::AboveAny(_));
                 budget.spend(list.len() * (1 + hierarchy.walk_steps()))?;
-                let named = self.named_concepts(system, list)?;
-                named.into_iter().any(|named| {
-                    named != concept_number
+                let concepts = self.named_concepts(system, list)?;
+                concepts.into_iter().any(|concept| {
+                    concept != concept_number
                         && match is_above {
-                            true => hierarchy.is_a(named, concept_number),
-                            false => hierarchy.is_a(concept_number, named),
+                            true => hierarchy.is_a(concept, concept_number),
+                            false => hierarchy.is_a(concept_number, concept),
                         }
                 })
             }
@@ -269,17 +269,17 @@ impl ValueSetFilter {
     /// # Errors
     /// [`Unprocessable`] if the code system is complete and lacks one.
     fn named_concepts(&self, system: &CodeSystem, list: &[String]) -> Result<Vec<u32>, Unprocessable> {
-        let mut named = Vec::with_capacity(list.len());
+        let mut concepts = Vec::with_capacity(list.len());
         for code in list {
             match system.find(code) {
-                Some(concept) => named.push(concept),
+                Some(concept) => concepts.push(concept),
                 None if system.is_partial() => {}
                 None => {
                     return Err(self.unknown_code(&system.url, code));
                 }
             }
         }
-        Ok(named)
+        Ok(concepts)
     }
 
     /// The answer lists of the question that the value names, or the list that it names.
@@ -291,8 +291,8 @@ impl ValueSetFilter {
         if let Some(list) = system.subset(value) {
             return Ok(vec![list]);
         }
-        let named = self.named_concepts(system, std::slice::from_ref(value))?;
-        let lists = named.into_iter().flat_map(|question| system.property(question, "answer-list"));
+        let concepts = self.named_concepts(system, std::slice::from_ref(value))?;
+        let lists = concepts.into_iter().flat_map(|question| system.property(question, "answer-list"));
         Ok(lists.filter_map(|list| system.subset(list)).collect())
     }
 
@@ -387,9 +387,9 @@ impl ValueSetFilter {
                 false => Err(self.unknown_code(&system.url, &self.source.written.value)),
             };
         };
-        let named = interval.start;
-        Ok(self.passes_by_position(hierarchy, concept.at, named, || match self.op {
-            FilterOperator::Generalizes => hierarchy.is_a(named, concept.at),
+        let first = interval.start;
+        Ok(self.passes_by_position(hierarchy, concept.at, first, || match self.op {
+            FilterOperator::Generalizes => hierarchy.is_a(first, concept.at),
             _ => hierarchy.is_below(concept, interval),
         }))
     }
@@ -462,24 +462,24 @@ impl ValueSetFilter {
 /// The operator of a filter that is specific to a code system: SNOMED CT (FHIR R4 4.3.15) and LOINC (4.3.6).
 fn system_specific_operator(
     system: &str,
-    written: &resource_json::FilterJson,
+    json: &resource_json::FilterJson,
 ) -> Option<Result<FilterOperator, String>> {
-    match (system, written.property.as_str(), written.op.as_str()) {
+    match (system, json.property.as_str(), json.op.as_str()) {
         (SNOMED_CT, "concept", "in") => Some(Ok(FilterOperator::MemberOf)),
         (SNOMED_CT, "constraint" | "expression", "=") => Some(
-            EclConstraint::parse(&written.value)
+            EclConstraint::parse(&json.value)
                 .map(|constraint| FilterOperator::Ecl(Box::new(constraint)))
                 .map_err(|fault| fault.to_string()),
         ),
-        (SNOMED_CT, "expressions", "=") => Some(match written.value.as_str() {
+        (SNOMED_CT, "expressions", "=") => Some(match json.value.as_str() {
             "true" => Ok(FilterOperator::All),
             "false" => Ok(FilterOperator::NoExpression),
             other => Err(format!("the value of expressions is true or false, not '{other}'")),
         }),
         (LOINC, "LIST" | "answer-list", "=") => Some(Ok(FilterOperator::MemberOf)),
         (LOINC, "ancestor", "=") => Some(Ok(FilterOperator::DescendentOf)),
-        (LOINC, "ancestor", "in") => Some(Ok(FilterOperator::BelowAny(codes(&written.value)))),
-        (LOINC, "descendant", "=" | "in") => Some(Ok(FilterOperator::AboveAny(codes(&written.value)))),
+        (LOINC, "ancestor", "in") => Some(Ok(FilterOperator::BelowAny(codes(&json.value)))),
+        (LOINC, "descendant", "=" | "in") => Some(Ok(FilterOperator::AboveAny(codes(&json.value)))),
         (LOINC, "answers-for", "=") => Some(Ok(FilterOperator::AnswersFor)),
         _ => None,
     }
@@ -490,12 +490,12 @@ fn codes(value: &str) -> Box<[String]> {
     value.split(',').map(|code| code.trim().to_owned()).collect()
 }
 
-fn fault(written: &resource_json::FilterJson, system: &str, concept: &str, why: String) -> Unprocessable {
+fn fault(json: &resource_json::FilterJson, system: &str, concept: &str, why: String) -> Unprocessable {
     Unprocessable::from(Box::new(FilterFault {
         system: system.to_owned(),
-        property: written.property.clone(),
-        op: written.op.clone(),
-        value: written.value.clone(),
+        property: json.property.clone(),
+        op: json.op.clone(),
+        value: json.value.clone(),
         at: concept.to_owned(),
         why,
         is_of_other_version: false,
@@ -520,9 +520,9 @@ mod tests {
     }
 
     fn compile(property: &str, op: &str, value: &str) -> Result<ValueSetFilter, Unprocessable> {
-        let written =
+        let json =
             resource_json::FilterJson { property: property.into(), op: op.into(), value: value.into() };
-        ValueSetFilter::compile(&written, "animals", "here".into())
+        ValueSetFilter::compile(&json, "animals", "here".into())
     }
 
     /// Checks which codes pass a filter, in preorder.

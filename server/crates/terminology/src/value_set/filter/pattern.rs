@@ -61,8 +61,8 @@ fn compile(text: &str, budget: &Budget<'_>) -> Result<Result<(Regex, usize), Str
     let mut too_big = String::new();
     for size in SIZES {
         budget.spend(size / BYTES_PER_STEP)?;
-        let built = RegexBuilder::new(&anchored).size_limit(size).dfa_size_limit(CACHE_BYTES).build();
-        match built {
+        let result = RegexBuilder::new(&anchored).size_limit(size).dfa_size_limit(CACHE_BYTES).build();
+        match result {
             Ok(regex) => return Ok(Ok((regex, size))),
             Err(error @ regex::Error::CompiledTooBig(_)) => too_big = error.to_string(),
             Err(error) => return Ok(Err(error.to_string())),

@@ -201,9 +201,9 @@ impl Search {
         match self {
             Self::Match(search) => {
                 let search = search.to_lowercase();
-                let mut wanted = search.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-                wanted.all(|wanted| {
-                    lower.split(|c: char| !c.is_alphanumeric()).any(|word| word.starts_with(wanted))
+                let mut words = search.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+                words.all(|prefix| {
+                    lower.split(|c: char| !c.is_alphanumeric()).any(|word| word.starts_with(prefix))
                 })
             }
             Self::Wild(pattern) => is_like(&lower, &pattern.to_lowercase()),
@@ -250,10 +250,10 @@ fn passes(filter: &DescriptionFilter, one: &Description, id: u64) -> bool {
         }
         DescriptionFilter::Dialect(not, list, rest) => {
             let is_in = |(which, of): &(usize, Option<bool>)| {
-                let wanted = of.or(*rest);
+                let language = of.or(*rest);
                 one.dialects
                     .iter()
-                    .any(|(own, preferred)| own == which && wanted.is_none_or(|of| of == *preferred))
+                    .any(|(own, preferred)| own == which && language.is_none_or(|of| of == *preferred))
             };
             list.iter().any(is_in) != *not
         }

@@ -237,7 +237,7 @@ pub(super) fn write_attribute(attribute: &Attribute, long: bool) -> String {
     }
     out.push_str(&write(&attribute.name, long));
     let operator = if attribute.negated { "!=" } else { "=" };
-    let written = match &attribute.value {
+    let text = match &attribute.value {
         Wanted::Expression(value) => write!(out, " {operator} {}", write(value, long)),
         Wanted::Number(order, number) => write!(out, " {order} #{number}"),
         Wanted::Boolean(value) => write!(out, " {operator} {value}"),
@@ -246,7 +246,7 @@ pub(super) fn write_attribute(attribute: &Attribute, long: bool) -> String {
             write!(out, " {operator} ({})", texts.join(" "))
         }
     };
-    written.unwrap();
+    text.unwrap();
     out
 }
 

@@ -140,36 +140,38 @@ impl Naive<'_> {
         }
     }
 
-    fn has(&self, wanted: &Attribute, at: usize, group: Option<u32>) -> bool {
-        let names = self.set(&wanted.name);
-        let count = if wanted.reversed {
+    fn has(&self, attribute: &Attribute, at: usize, group: Option<u32>) -> bool {
+        let names = self.set(&attribute.name);
+        let count = if attribute.reversed {
             let to = Literal::Concept(at);
             let sources = self.all().map(|source| {
                 let mine = self.0[source].attributes.iter().filter(|(_, kind, value)| {
-                    names.contains(kind) && *value == to && self.matches(wanted, &Literal::Concept(source))
+                    names.contains(kind) && *value == to && self.matches(attribute, &Literal::Concept(source))
                 });
                 mine.count()
             });
             sources.sum()
         } else {
             let mine = self.0[at].attributes.iter().filter(|(of, kind, value)| {
-                group.is_none_or(|group| group == *of) && names.contains(kind) && self.matches(wanted, value)
+                group.is_none_or(|group| group == *of)
+                    && names.contains(kind)
+                    && self.matches(attribute, value)
             });
             mine.count()
         };
-        admits(wanted.cardinality, count)
+        admits(attribute.cardinality, count)
     }
 
-    fn matches(&self, wanted: &Attribute, value: &Literal) -> bool {
-        let found = match (&wanted.value, value) {
+    fn matches(&self, attribute: &Attribute, value: &Literal) -> bool {
+        let holds = match (&attribute.value, value) {
             (Wanted::Expression(expression), Literal::Concept(at)) => self.set(expression).contains(at),
-            (Wanted::Number(order, wanted), Literal::Number(number)) => compares(order, number, wanted),
+            (Wanted::Number(order, attribute), Literal::Number(number)) => compares(order, number, attribute),
             (Wanted::Texts(texts), Literal::Text(text)) => texts.contains(text),
-            (Wanted::Boolean(wanted), Literal::Boolean(value)) => wanted == value,
+            (Wanted::Boolean(attribute), Literal::Boolean(value)) => attribute == value,
             // A value of another type satisfies no comparison.
             _ => return false,
         };
-        found != wanted.negated
+        holds != attribute.negated
     }
 }
 

@@ -83,9 +83,9 @@ fn an_attribute_refines_the_group_of_its_focus_concept() {
     let femur = "125605004|Fracture of bone|:363698007|Finding site|=71341001";
     check(&terminology, "71620000", femur, "equivalent");
     check(&terminology, "125605004", femur, "subsumes");
-    let left = "125605004:363698007=(71341001:272741003=7771000)";
-    check(&terminology, left, "71620000", "subsumed-by");
-    check(&terminology, left, femur, "subsumed-by");
+    let expression = "125605004:363698007=(71341001:272741003=7771000)";
+    check(&terminology, expression, "71620000", "subsumed-by");
+    check(&terminology, expression, femur, "subsumed-by");
     check(&terminology, "===64572001:{116676008=72704001,363698007=71341001}", "71620000", "equivalent");
     // Two groups do not say that the fracture is of the femur.
     check(&terminology, "64572001:{116676008=72704001},{363698007=71341001}", "71620000", "subsumes");
@@ -120,11 +120,11 @@ fn validation(terminology: &Terminology, value_set: Option<&str>, code: &str) ->
 #[test]
 fn an_expression_is_validated_and_shown() {
     let terminology = fractures();
-    let left = "125605004:363698007=(71341001:272741003=7771000)";
-    let shown = "125605004|Fracture of bone|:363698007|Finding site|=(71341001|Bone structure of femur|:\
+    let expression = "125605004:363698007=(71341001:272741003=7771000)";
+    let normal_form = "125605004|Fracture of bone|:363698007|Finding site|=(71341001|Bone structure of femur|:\
         272741003|Laterality|=7771000|Left|)";
-    let (valid, _) = validation(&terminology, None, left);
-    assert!(valid.starts_with(&format!("true [{shown}]")), "{valid}");
+    let (valid, _) = validation(&terminology, None, expression);
+    assert!(valid.starts_with(&format!("true [{normal_form}]")), "{valid}");
     #[track_caller]
     fn check(terminology: &Terminology, code: &str, reason: &str) {
         let (answer, issues) = validation(terminology, None, code);
@@ -158,7 +158,7 @@ fn an_expression_is_validated_and_shown() {
         ("=ecl/* : { 363698007 = << 71341001, 116676008 = 72704001 }", true),
         ("=ecl/* : { 363698007 = << 71341001, 272741003 = * }", false),
     ] {
-        let (answer, _) = validation(&terminology, Some(&set(selector)), left);
+        let (answer, _) = validation(&terminology, Some(&set(selector)), expression);
         assert_eq!(answer.starts_with("true"), expected, "{selector}: {answer}");
     }
 }
@@ -212,12 +212,12 @@ fn an_expansion_lists_expressions_that_are_listed_and_says_that_others_exist() {
         let codes: Vec<_> = codes.map(|one| one["code"].as_str().unwrap().to_owned()).collect();
         (codes, answer["expansion"]["extension"][0]["valueBoolean"] == true)
     };
-    let listed = json!({ "system": SNOMED_CT, "concept": [
+    let include = json!({ "system": SNOMED_CT, "concept": [
         { "code": "71620000" }, { "code": "64572001:363698007=71341001" }, { "code": "64572001:wrong" }] });
     let both = vec!["71620000".to_owned(), "64572001:363698007=71341001".to_owned()];
     let without = json!({ "name": "excludePostCoordinated", "valueBoolean": true });
-    assert_eq!(expand(listed.clone(), None), (both.clone(), false));
-    assert_eq!(expand(listed, Some(without.clone())), (both[..1].to_vec(), false));
+    assert_eq!(expand(include.clone(), None), (both.clone(), false));
+    assert_eq!(expand(include, Some(without.clone())), (both[..1].to_vec(), false));
     let filtered = |filters: &[[&str; 3]]| {
         let filters = filters
             .iter()

@@ -73,14 +73,14 @@ pub(super) async fn recovery_section(
     context: &RequestContext,
     visit: &AccountVisit,
 ) -> Result<Markup, StoreError> {
-    let left = context.app.identity.sign_in.count_recovery_codes(&visit.user.sub, context.now).await?;
+    let code_count = context.app.identity.sign_in.count_recovery_codes(&visit.user.sub, context.now).await?;
     Ok(html! {
         h2 { (t("Recovery codes")) }
         p {
-            @match left {
+            @match code_count {
                 0 => { (t("You have no recovery codes. Each one signs you in once if you lose all other ways to sign in.")) }
                 1 => { (t("You have one recovery code left.")) }
-                left => { (fill("You have {} recovery codes left.", &[&left])) }
+                code_count => { (fill("You have {} recovery codes left.", &[&code_count])) }
             }
         }
         (visit.button("/account/recovery-codes", &[], t("Generate new recovery codes"), None))
