@@ -68,9 +68,9 @@ fn finding(subject: &'static str, status: FindingStatus, detail: impl Into<Strin
     Finding { subject, status, detail: detail.into() }
 }
 
-fn transport(base_url: &str, answer: &Result<Answer, ApiError>) -> Finding {
+fn transport(base_url: &str, response: &Result<Answer, ApiError>) -> Finding {
     const SUBJECT: &str = "connection";
-    match answer {
+    match response {
         Err(error) => finding(SUBJECT, FindingStatus::Failed, error.to_string()),
         Ok(_) if base_url.starts_with("http://") => {
             finding(SUBJECT, FindingStatus::Warning, "without TLS: tokens are sent only to this machine")
@@ -79,9 +79,9 @@ fn transport(base_url: &str, answer: &Result<Answer, ApiError>) -> Finding {
     }
 }
 
-fn clock_skew(answer: &Result<Answer, ApiError>) -> Finding {
+fn clock_skew(response: &Result<Answer, ApiError>) -> Finding {
     const SUBJECT: &str = "clock";
-    let Some(skew_s) = answer.as_ref().ok().and_then(Answer::clock_skew_s) else {
+    let Some(skew_s) = response.as_ref().ok().and_then(Answer::clock_skew_s) else {
         return finding(SUBJECT, FindingStatus::Warning, "the server sends no Date header");
     };
     if clock_differs(skew_s) {
@@ -133,9 +133,9 @@ async fn key_set(api: &Api, has_discovery: bool) -> Finding {
     }
 }
 
-fn smart_configuration(answer: &Result<Answer, ApiError>) -> Finding {
+fn smart_configuration(response: &Result<Answer, ApiError>) -> Finding {
     const SUBJECT: &str = "smart-configuration";
-    let json = match json(answer) {
+    let json = match json(response) {
         Ok(json) => json,
         Err(reason) => return finding(SUBJECT, FindingStatus::Warning, format!("no SMART launch: {reason}")),
     };
@@ -154,7 +154,7 @@ fn smart_configuration(answer: &Result<Answer, ApiError>) -> Finding {
 
 fn browsers(answer: &Result<Answer, ApiError>) -> Finding {
     const SUBJECT: &str = "browser apps (CORS)";
-    match answer.as_ref().ok().and_then(|answer| answer.header("access-control-allow-origin")) {
+    match answer.as_ref().ok().and_then(|response| response.header("access-control-allow-origin")) {
         Some(origin) if origin == "*" || origin == ORIGIN => {
             finding(SUBJECT, FindingStatus::Ok, "scripts of any origin can read the configuration")
         }
@@ -167,9 +167,9 @@ fn browsers(answer: &Result<Answer, ApiError>) -> Finding {
     }
 }
 
-fn capabilities(answer: &Result<Answer, ApiError>) -> Finding {
+fn capabilities(response: &Result<Answer, ApiError>) -> Finding {
     const SUBJECT: &str = "metadata";
-    let json = match json(answer) {
+    let json = match json(response) {
         Ok(json) => json,
         Err(reason) => return finding(SUBJECT, FindingStatus::Failed, reason),
     };
@@ -180,9 +180,9 @@ fn capabilities(answer: &Result<Answer, ApiError>) -> Finding {
     finding(SUBJECT, status, format!("FHIR {version}, {software} {release}"))
 }
 
-fn operations(answer: &Result<Answer, ApiError>) -> Finding {
+fn operations(response: &Result<Answer, ApiError>) -> Finding {
     const SUBJECT: &str = "operations";
-    let Ok(json) = json(answer) else {
+    let Ok(json) = json(response) else {
         return finding(SUBJECT, FindingStatus::Warning, "unknown, because metadata is missing");
     };
     let text = json["rest"].to_string();
@@ -203,9 +203,9 @@ fn operations(answer: &Result<Answer, ApiError>) -> Finding {
 
 /// The JSON of a successful response, or the reason why there is none.
 fn json(answer: &Result<Answer, ApiError>) -> Result<Value, String> {
-    let answer = answer.as_ref().map_err(ToString::to_string)?;
-    if !answer.status.is_success() {
-        return Err(format!("status {}", answer.status));
+    let response = answer.as_ref().map_err(ToString::to_string)?;
+    if !response.status.is_success() {
+        return Err(format!("status {}", response.status));
     }
-    serde_json::from_slice(&answer.body).map_err(|error| format!("the response is not JSON: {error}"))
+    serde_json::from_slice(&response.body).map_err(|error| format!("the response is not JSON: {error}"))
 }

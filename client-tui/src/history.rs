@@ -39,7 +39,7 @@ impl PastQuestion {
         server: &str,
         operation: &str,
         options: &[(&str, &str)],
-        answer: &str,
+        summary: &str,
     ) -> Self {
         let set_options = options.iter().filter(|(_, value)| !value.is_empty());
         Self {
@@ -47,7 +47,7 @@ impl PastQuestion {
             server: server.to_owned(),
             operation: operation.to_owned(),
             options: set_options.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
-            answer: answer.chars().take(MAX_ANSWER).collect(),
+            answer: summary.chars().take(MAX_ANSWER).collect(),
         }
     }
 
@@ -124,9 +124,9 @@ impl HistoryFile {
 mod tests {
     use super::*;
 
-    fn question(code: &str, answer: &str) -> PastQuestion {
+    fn question(code: &str, summary: &str) -> PastQuestion {
         let options = [("system", "https://t.example/aids"), ("code", code), ("display", "")];
-        PastQuestion::new(Timestamp::UNIX_EPOCH, "https://t.example", "lookup", &options, answer)
+        PastQuestion::new(Timestamp::UNIX_EPOCH, "https://t.example", "lookup", &options, summary)
     }
 
     #[test]

@@ -33,10 +33,10 @@ impl Output {
     /// [`CommandFailure::Output`] if stdout cannot be written, for example because the reader has ended.
     pub fn result(
         self,
-        answer: &impl Serialize,
+        response: &impl Serialize,
         text: impl FnOnce() -> String,
     ) -> Result<(), CommandFailure> {
-        let line = if self.json { json_line(answer) } else { printable(&text()).into_owned() };
+        let line = if self.json { json_line(response) } else { printable(&text()).into_owned() };
         print_line(io::stdout().lock(), &line).map_err(CommandFailure::Output)
     }
 

@@ -240,8 +240,8 @@ fn api_at(url: &str, ca: Option<&Path>) -> Result<Api, CommandFailure> {
 
 /// A document, or `None` if the server has none.
 async fn get_json(api: &Api, url: &str) -> Result<Option<Value>, ApiError> {
-    let answer = api.fetch(url, HeaderMap::new()).await?;
-    Ok(answer.json(url).ok())
+    let response = api.fetch(url, HeaderMap::new()).await?;
+    Ok(response.json(url).ok())
 }
 
 /// The scopes of this program that a server knows; all of them if the server does not say.
@@ -267,8 +267,8 @@ async fn register(api: &Api, endpoint: &str, scope: &str) -> Result<String, ApiE
         "response_types": ["code"],
         "scope": scope,
     });
-    let answer = api.post_json(endpoint, &metadata).await?;
-    let registered: Value = answer.json(endpoint)?;
+    let response = api.post_json(endpoint, &metadata).await?;
+    let registered: Value = response.json(endpoint)?;
     registered["client_id"].as_str().map(str::to_owned).ok_or_else(|| ApiError::Unexpected {
         url: endpoint.to_owned(),
         reason: "client_id is missing in the response".to_owned(),

@@ -179,7 +179,7 @@ pub async fn check_codes(api: &Api, resource: &str, bearer: &Bearer) -> Answered
             path: code.path,
             code: code.code,
             value_set: code.value_set,
-            result: result.map(|answer| answer.result).map_err(|error| error.to_string()),
+            result: result.map(|result| result.result).map_err(|error| error.to_string()),
         });
     }
     Ok(checks)

@@ -16,16 +16,17 @@ use trefoil_conformance::spec::case::Case;
 struct Suite {
     spec: Specification,
     runtime: Runtime,
-    world: OnceLock<TestEnvironment>,
+    environment: OnceLock<TestEnvironment>,
 }
 
 impl Suite {
-    fn world(&self) -> &TestEnvironment {
-        self.world.get_or_init(|| self.runtime.block_on(TestEnvironment::start()).expect("the server starts"))
+    fn environment(&self) -> &TestEnvironment {
+        self.environment
+            .get_or_init(|| self.runtime.block_on(TestEnvironment::start()).expect("the server starts"))
     }
 
     fn no_secret_in_any_log(&self) -> Result<(), Failed> {
-        let Some(TestEnvironment { target, local: Some(local), .. }) = self.world.get() else {
+        let Some(TestEnvironment { target, local: Some(local), .. }) = self.environment.get() else {
             return Ok(());
         };
         let logs = local.server.logs().map_err(|error| Failed::from(format!("{error:#}")))?;
@@ -43,7 +44,7 @@ impl Suite {
 
     fn trial(&self, case: &Case) -> Result<(), Failed> {
         let outcome = self.runtime.block_on(case_run::outcome(
-            self.world(),
+            self.environment(),
             &self.spec,
             case,
             self.spec.gap_reason(&case.id),
@@ -67,7 +68,7 @@ fn main() {
     let suite = Arc::new(Suite {
         spec: Specification::load().expect("the tables can be read"),
         runtime: Runtime::new().expect("a runtime can be created"),
-        world: OnceLock::new(),
+        environment: OnceLock::new(),
     });
     let trials = suite.spec.cases.iter().map(|case| {
         let (suite, case) = (suite.clone(), case.clone());

@@ -455,7 +455,7 @@ pub fn change_trust(
 /// Asks the person at the terminal.
 fn confirm_on_terminal() -> Result<bool> {
     match question::ask("Run these commands?") {
-        Some(answer) => Ok(answer),
+        Some(choice) => Ok(choice),
         None => bail!("the change was not confirmed; use --yes, or run this command on a terminal"),
     }
 }

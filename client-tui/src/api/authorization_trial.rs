@@ -18,20 +18,20 @@ impl Api {
     pub async fn try_authorization(&self, redirect_uri: &str, scope: &str) -> Option<String> {
         let mut url = self.begin_sign_in(redirect_uri, scope).await.ok()?.url;
         url.query_pairs_mut().append_pair("prompt", "none");
-        let answer = self.call(self.http().get(url).header(header::ACCEPT, "text/html")).await.ok()?;
-        if answer.status.is_redirection() {
-            let location = Url::parse(answer.header("location")?).ok()?;
+        let response = self.call(self.http().get(url).header(header::ACCEPT, "text/html")).await.ok()?;
+        if response.status.is_redirection() {
+            let location = Url::parse(response.header("location")?).ok()?;
             return refusal(&location);
         }
-        if !answer.status.is_client_error() || answer.status == StatusCode::TOO_MANY_REQUESTS {
+        if !response.status.is_client_error() || response.status == StatusCode::TOO_MANY_REQUESTS {
             return None;
         }
         let client = self.profile().client_id.as_deref().unwrap_or_default();
-        let text = page_text(&String::from_utf8_lossy(&answer.body));
+        let text = page_text(&String::from_utf8_lossy(&response.body));
         Some(format!(
             "the server answers with {}{}; check that the client '{client}' is registered there, with the redirect URI \
              {redirect_uri} (any port)",
-            answer.status,
+            response.status,
             if text.is_empty() { text } else { format!(" \"{text}\"") },
         ))
     }

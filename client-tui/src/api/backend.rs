@@ -115,8 +115,8 @@ impl Api {
         let asked_at = self.now();
         let client = self.backend_client().ok_or(ApiError::Profile(NO_BACKEND))?;
         let form = vec![("grant_type", "client_credentials".to_owned()), ("scope", scope.to_owned())];
-        let answer = self.call(self.client_request(url, form, &client, url)?).await?;
-        let token: BackendToken = answer.json(url).map_err(|error| explain_client(error, backend))?;
+        let response = self.call(self.client_request(url, form, &client, url)?).await?;
+        let token: BackendToken = response.json(url).map_err(|error| explain_client(error, backend))?;
         Ok(BackendToken { asked_at, ..token })
     }
 

@@ -198,16 +198,16 @@ impl Api {
     pub async fn server_summary(&self) -> Result<ServerSummary, ApiError> {
         let url = format!("{}/metadata", self.profile().fhir_base);
         let accept = HeaderValue::from_static("application/fhir+json, application/json");
-        let answer =
+        let response =
             self.fetch(&url, HeaderMap::from_iter([(HeaderName::from_static("accept"), accept)])).await?;
-        let statement = answer.exact_json(&url)?;
+        let statement = response.exact_json(&url)?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (name, version) = (text(&statement["software"]["name"]), text(&statement["software"]["version"]));
         Ok(ServerSummary {
             software: format!("{name} {version}").trim().to_owned(),
             fhir_version: text(&statement["fhirVersion"]),
-            clock_skew_s: answer.clock_skew_s(),
-            certificate_ends_at: answer.certificate_ends_at,
+            clock_skew_s: response.clock_skew_s(),
+            certificate_ends_at: response.certificate_ends_at,
         })
     }
 

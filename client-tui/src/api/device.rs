@@ -86,7 +86,7 @@ impl Api {
         };
         let sender = self.oauth2_sender(&openid.token_endpoint);
         let answer = request.request_async(&sender, wait, None).await;
-        let answer = answer.map_err(|error| token_error(&openid.token_endpoint, error))?;
-        self.store_session(answer, &pending.scope, None, self.now()).await
+        let response = answer.map_err(|error| token_error(&openid.token_endpoint, error))?;
+        self.store_session(response, &pending.scope, None, self.now()).await
     }
 }

@@ -142,20 +142,20 @@ impl ApiError {
         Self::Request(format!("the certificates to trust cannot be used: {}", innermost(&error)))
     }
 
-    pub(super) fn refused(url: &str, answer: &Answer) -> Self {
+    pub(super) fn refused(url: &str, response: &Answer) -> Self {
         // Redirects are not followed, because a token would be sent to an address that the user did not name.
-        let target = answer.header("location").filter(|_| answer.status.is_redirection());
+        let target = response.header("location").filter(|_| response.status.is_redirection());
         let text = match target {
             Some(target) => format!("the server redirects to {target}; set the base address to that server"),
-            None => response_text(&answer.body),
+            None => response_text(&response.body),
         };
         Self::Refused {
             url: url.to_owned(),
-            status: answer.status,
+            status: response.status,
             text,
-            retry_after_s: retry_after_s(answer),
-            transient: is_transient_outcome(&answer.body),
-            missing_scope: answer.header("www-authenticate").and_then(scope_of_challenge),
+            retry_after_s: retry_after_s(response),
+            transient: is_transient_outcome(&response.body),
+            missing_scope: response.header("www-authenticate").and_then(scope_of_challenge),
         }
     }
 }

@@ -236,16 +236,16 @@ impl Api {
         };
         let request = self.authorize(request, &url, bearer).await?;
         let request = request.header("accept", "application/fhir+json").header("prefer", "respond-async");
-        let answer = self.call(request).await?;
-        if answer.status != StatusCode::ACCEPTED {
+        let response = self.call(request).await?;
+        if response.status != StatusCode::ACCEPTED {
             let requested = self.requested_scope(bearer).await;
-            return Err(ApiError::refused(&url, &answer).explain_scope(requested.as_deref()));
+            return Err(ApiError::refused(&url, &response).explain_scope(requested.as_deref()));
         }
         let missing = || ApiError::Unexpected {
             url: url.clone(),
             reason: "Content-Location, the address of the status, is missing in the 202 response".to_owned(),
         };
-        let location = answer.header("content-location").ok_or_else(missing)?;
+        let location = response.header("content-location").ok_or_else(missing)?;
         let location = url::Url::parse(&url).and_then(|base| base.join(location)).map_err(|_| missing())?;
         if *bearer != Bearer::Anonymous {
             check_safe(location.as_str())?;
@@ -258,14 +258,14 @@ impl Api {
     /// # Errors
     /// The error of the request. [`ApiError::is_final_export_status`] says whether the export failed.
     pub async fn poll(&self, status_url: &str, bearer: &Bearer) -> Result<ExportStatus, ApiError> {
-        let answer = self.get_with_token(status_url, bearer).await?;
-        if answer.status == StatusCode::ACCEPTED {
+        let response = self.get_with_token(status_url, bearer).await?;
+        if response.status == StatusCode::ACCEPTED {
             return Ok(ExportStatus::Running {
-                progress: answer.header("x-progress").map(str::to_owned),
-                retry_after_s: retry_after_s(&answer).unwrap_or(DEFAULT_POLL_S),
+                progress: response.header("x-progress").map(str::to_owned),
+                retry_after_s: retry_after_s(&response).unwrap_or(DEFAULT_POLL_S),
             });
         }
-        manifest_page(status_url, answer).map(ExportStatus::Complete)
+        manifest_page(status_url, response).map(ExportStatus::Complete)
     }
 
     /// Reads a further page of a manifest.
@@ -322,15 +322,15 @@ impl Api {
     /// The error of the request.
     pub async fn delete_export(&self, status_url: &str, bearer: &Bearer) -> Result<(), ApiError> {
         self.check_token_host(status_url, bearer)?;
-        let answer =
+        let response =
             self.call(self.authorize(self.http().delete(status_url), status_url, bearer).await?).await?;
-        if answer.status.is_success() { Ok(()) } else { Err(ApiError::refused(status_url, &answer)) }
+        if response.status.is_success() { Ok(()) } else { Err(ApiError::refused(status_url, &response)) }
     }
 }
 
 /// Reads a page of a manifest.
-fn manifest_page(url: &str, answer: Answer) -> Result<ManifestPage, ApiError> {
-    let manifest: ExportManifest = answer.json(url)?;
+fn manifest_page(url: &str, response: Answer) -> Result<ManifestPage, ApiError> {
+    let manifest: ExportManifest = response.json(url)?;
     let next = manifest.link.iter().find(|link| link.relation == "next" && !link.url.is_empty());
     let absolute = |next: &ManifestLink| {
         let joined = url::Url::parse(url).and_then(|base| base.join(&next.url));
@@ -340,7 +340,7 @@ fn manifest_page(url: &str, answer: Answer) -> Result<ManifestPage, ApiError> {
         })
     };
     let next = next.map(absolute).transpose()?;
-    Ok(ManifestPage { bytes: answer.body, manifest, next })
+    Ok(ManifestPage { bytes: response.body, manifest, next })
 }
 
 /// The percentage in the progress text of the server, if it contains one.
@@ -417,14 +417,14 @@ mod tests {
             headers.insert("retry-after", header.parse().unwrap());
         }
         let received_at = "1994-11-06T08:49:37Z".parse().unwrap();
-        let answer = Answer {
+        let response = Answer {
             status: StatusCode::ACCEPTED,
             headers,
             body: Bytes::new(),
             received_at,
             certificate_ends_at: None,
         };
-        assert_eq!(retry_after_s(&answer), expected, "{header:?}");
+        assert_eq!(retry_after_s(&response), expected, "{header:?}");
     }
 
     #[test]

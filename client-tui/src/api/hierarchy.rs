@@ -112,9 +112,9 @@ impl Api {
     ) -> Result<HierarchyConcept, ApiError> {
         let HierarchyQuery { system, version, code } = query.clone();
         let properties = vec!["parent".to_owned(), "child".to_owned()];
-        let answer = self.lookup(&LookupQuery { system, version, code, properties }, bearer).await?;
+        let response = self.lookup(&LookupQuery { system, version, code, properties }, bearer).await?;
         let (mut parents, mut children) = (Vec::new(), Vec::new());
-        for property in answer.properties {
+        for property in response.properties {
             let neighbours = match property.code.as_str() {
                 "parent" => &mut parents,
                 "child" => &mut children,
@@ -124,10 +124,10 @@ impl Api {
         }
         Ok(HierarchyConcept {
             code: query.code.clone(),
-            display: answer.display,
-            name: answer.name,
-            version: answer.version,
-            definition: answer.definition,
+            display: response.display,
+            name: response.name,
+            version: response.version,
+            definition: response.definition,
             parents,
             children,
         })
@@ -156,8 +156,8 @@ impl Api {
         let url = self.operation("ValueSet", "", "$expand")?;
         let body = json!({ "resourceType": "Parameters", "parameter": parameters }).to_string();
         let request = self.http().post(&url).header("content-type", "application/fhir+json").body(body);
-        let answer = self.ask(request, &url, bearer).await?;
-        Ok(Self::read_expansion(&answer, &url)?.codes)
+        let response = self.ask(request, &url, bearer).await?;
+        Ok(Self::read_expansion(&response, &url)?.codes)
     }
 
     /// The path between two codes. `$subsumes` says which code is above the other; from the lower one, the

@@ -56,7 +56,7 @@ impl Api {
     /// valid token is not active (RFC 7662 2.2).
     pub(super) async fn introspect(&self, kind: TokenKind, token: &str) -> Introspection {
         match self.ask_about(kind, token).await {
-            Ok(answer) => answer,
+            Ok(response) => response,
             Err(error) => Introspection::Unavailable { reason: error.to_string() },
         }
     }
@@ -77,8 +77,8 @@ impl Api {
         };
         check_safe(url)?;
         let form = vec![("token", token.to_owned()), ("token_type_hint", "access_token".to_owned())];
-        let answer = self.call(self.client_request(url, form, &client, &openid.token_endpoint)?).await?;
-        let mut members: Map<String, Value> = answer.json(url)?;
+        let response = self.call(self.client_request(url, form, &client, &openid.token_endpoint)?).await?;
+        let mut members: Map<String, Value> = response.json(url)?;
         let client = client.id.to_owned();
         match members.remove("active") {
             Some(Value::Bool(true)) => Ok(Introspection::Active { client, members }),

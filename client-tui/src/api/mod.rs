@@ -283,7 +283,7 @@ impl Api {
         };
         let answer = read.await;
         pending.end(match &answer {
-            Ok(answer) => Ok(RecordedResponse::read(answer.status, &answer.headers, &answer.body)),
+            Ok(response) => Ok(RecordedResponse::read(response.status, &response.headers, &response.body)),
             Err(error) => Err(error.to_string()),
         });
         answer

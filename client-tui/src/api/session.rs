@@ -25,21 +25,21 @@ pub const SIGN_IN_AGAIN: &str =
     "Sign in again: tokens are now stored for each profile, and those stored before may be another person's.";
 
 fn describe(
-    answer: &TokenAnswer,
+    response: &TokenAnswer,
     subject: Option<String>,
     requested_scope: &str,
     asked_at: Timestamp,
 ) -> SignedInSession {
     // RFC 6749 5.1: a response without `scope` means that all requested scopes were granted.
     let scope =
-        answer.scopes().map(|all| all.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(" "));
-    let life = SignedDuration::try_from(answer.expires_in().unwrap_or(DEFAULT_LIFE)).unwrap_or_default();
+        response.scopes().map(|all| all.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(" "));
+    let life = SignedDuration::try_from(response.expires_in().unwrap_or(DEFAULT_LIFE)).unwrap_or_default();
     SignedInSession {
         subject,
         requested_scope: requested_scope.to_owned(),
         scope: scope.unwrap_or_else(|| requested_scope.to_owned()),
         expires_at: asked_at.saturating_add(life).unwrap_or(asked_at),
-        renewable: answer.refresh_token().is_some(),
+        renewable: response.refresh_token().is_some(),
         not_stored: None,
     }
 }
@@ -105,24 +105,24 @@ impl Api {
     /// Checks the ID token of a response and stores the tokens.
     pub(super) async fn store_session(
         &self,
-        answer: TokenAnswer,
+        response: TokenAnswer,
         requested_scope: &str,
         nonce: Option<&str>,
         asked_at: Timestamp,
     ) -> Result<UserTokens, ApiError> {
-        let subject = self.check_subject(&answer, nonce, asked_at).await?;
-        let session = describe(&answer, subject, requested_scope, asked_at);
-        Ok(self.keep(UserTokens { answer, session }).await)
+        let subject = self.check_subject(&response, nonce, asked_at).await?;
+        let session = describe(&response, subject, requested_scope, asked_at);
+        Ok(self.keep(UserTokens { answer: response, session }).await)
     }
 
     /// Checks the ID token of a response, if it has one, and returns its subject.
     async fn check_subject(
         &self,
-        answer: &TokenAnswer,
+        response: &TokenAnswer,
         nonce: Option<&str>,
         asked_at: Timestamp,
     ) -> Result<Option<String>, ApiError> {
-        let Some(id_token) = &answer.extra_fields().id_token else { return Ok(None) };
+        let Some(id_token) = &response.extra_fields().id_token else { return Ok(None) };
         let client_id = self.profile().client_id.as_deref().unwrap_or_default();
         let issuer = &self.openid().await?.issuer;
         check_id_token(id_token, issuer, client_id, nonce, asked_at).map(Some).map_err(|reason| {
@@ -196,21 +196,21 @@ impl Api {
         let asked_at = self.now();
         let sender = self.oauth2_sender(&openid.token_endpoint);
         let renewed = client.exchange_refresh_token(refresh_token).request_async(&sender).await;
-        let mut answer = renewed.map_err(|error| token_error(&openid.token_endpoint, error))?;
-        if answer.refresh_token().is_none() {
-            answer.set_refresh_token(Some(refresh_token.clone()));
+        let mut response = renewed.map_err(|error| token_error(&openid.token_endpoint, error))?;
+        if response.refresh_token().is_none() {
+            response.set_refresh_token(Some(refresh_token.clone()));
         }
-        if answer.scopes().is_none() {
-            answer.set_scopes(tokens.answer.scopes().cloned());
+        if response.scopes().is_none() {
+            response.set_scopes(tokens.answer.scopes().cloned());
         }
-        let subject = match self.check_subject(&answer, None, asked_at).await? {
+        let subject = match self.check_subject(&response, None, asked_at).await? {
             Some(subject) => Some(subject),
             None => {
-                answer.set_extra_fields(tokens.answer.extra_fields().clone());
+                response.set_extra_fields(tokens.answer.extra_fields().clone());
                 tokens.session.subject.clone()
             }
         };
-        let session = describe(&answer, subject, &tokens.session.requested_scope, asked_at);
-        Ok(self.keep(UserTokens { answer, session }).await)
+        let session = describe(&response, subject, &tokens.session.requested_scope, asked_at);
+        Ok(self.keep(UserTokens { answer: response, session }).await)
     }
 }

@@ -196,14 +196,14 @@ impl Api {
         let openid = self.openid().await?;
         let client = self.oauth_client(&openid.token_endpoint)?;
         let asked_at = self.now();
-        let answer = client
+        let response = client
             .exchange_code(AuthorizationCode::new(code))
             .set_pkce_verifier(PkceCodeVerifier::new(pending.verifier.secret().clone()))
             .set_redirect_uri(Cow::Borrowed(&pending.redirect_uri))
             .request_async(&self.oauth2_sender(&openid.token_endpoint))
             .await
             .map_err(|error| token_error(&openid.token_endpoint, error))?;
-        self.store_session(answer, &pending.scope, Some(&pending.nonce), asked_at).await
+        self.store_session(response, &pending.scope, Some(&pending.nonce), asked_at).await
     }
 
     /// The client of the `oauth2` crate for the token endpoint.
@@ -414,8 +414,8 @@ mod tests {
         check_claims(with("exp", 939.into()), Err("exp is 939"));
         let mut late = with("exp", (-6_500).into());
         late["iat"] = (-6_800).into();
-        let why = "this machine is 2 h 10 min ahead of the server; correct one of the clocks";
-        check_claims(late, Err(why));
+        let reason = "this machine is 2 h 10 min ahead of the server; correct one of the clocks";
+        check_claims(late, Err(reason));
         check_claims(with("sub", Value::Null), Err("sub is missing"));
         assert_eq!(
             check_id_token("x", "i", "c", Some("n"), Timestamp::UNIX_EPOCH),

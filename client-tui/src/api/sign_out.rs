@@ -124,9 +124,10 @@ impl Api {
         for (hint, token) in refresh.chain(access) {
             let form = vec![("token", token.clone()), ("token_type_hint", hint.to_owned())];
             let client = self.user_client().ok_or(ApiError::NotSignedIn)?;
-            let answer = self.call(self.client_request(url, form, &client, &openid.token_endpoint)?).await?;
-            if !answer.status.is_success() {
-                return Err(ApiError::refused(url, &answer));
+            let response =
+                self.call(self.client_request(url, form, &client, &openid.token_endpoint)?).await?;
+            if !response.status.is_success() {
+                return Err(ApiError::refused(url, &response));
             }
         }
         Ok(Revocation::Revoked)

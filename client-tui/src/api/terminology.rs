@@ -207,12 +207,12 @@ impl Api {
         let url = self.operation(kind, &query.id, "$validate-code")?;
         let body = json!({ "resourceType": "Parameters", "parameter": parameters }).to_string();
         let request = self.http().post(&url).header("content-type", "application/fhir+json").body(body);
-        let answer = self.ask(request, &url, bearer).await?;
-        let result = value(&answer, "result").and_then(Value::as_bool);
-        let text = |name| value(&answer, name).and_then(Value::as_str).map(str::to_owned);
+        let response = self.ask(request, &url, bearer).await?;
+        let result = value(&response, "result").and_then(Value::as_bool);
+        let text = |name| value(&response, name).and_then(Value::as_str).map(str::to_owned);
         match result {
             Some(result) => {
-                let issues = resource(&answer, "issues").and_then(|outcome| outcome["issue"].as_array());
+                let issues = resource(&response, "issues").and_then(|outcome| outcome["issue"].as_array());
                 Ok(ValidationAnswer {
                     result,
                     display: text("display"),
@@ -240,8 +240,8 @@ impl Api {
         ];
         let parameters: Vec<_> = all.into_iter().filter(|(_, value)| !value.is_empty()).collect();
         let url = self.operation("CodeSystem", &query.id, "$subsumes")?;
-        let answer = self.ask(self.http().get(&url).query(&parameters), &url, bearer).await?;
-        match value(&answer, "outcome").and_then(Value::as_str) {
+        let response = self.ask(self.http().get(&url).query(&parameters), &url, bearer).await?;
+        match value(&response, "outcome").and_then(Value::as_str) {
             Some(outcome) => Ok(SubsumesAnswer { outcome: outcome.to_owned() }),
             None => Err(ApiError::Unexpected { url, reason: "parameter 'outcome' is missing".to_owned() }),
         }
@@ -257,21 +257,21 @@ impl Api {
         let parameters: Vec<_> =
             all.into_iter().filter(|(_, value)| !value.is_empty()).chain(properties).collect();
         let url = self.operation("CodeSystem", "", "$lookup")?;
-        let answer = self.ask(self.http().get(&url).query(&parameters), &url, bearer).await?;
-        if answer["parameter"].as_array().is_none() {
+        let response = self.ask(self.http().get(&url).query(&parameters), &url, bearer).await?;
+        if response["parameter"].as_array().is_none() {
             return Err(ApiError::Unexpected {
                 url,
                 reason: "the response is not a Parameters resource".to_owned(),
             });
         }
-        let text = |name| value(&answer, name).and_then(Value::as_str).map(str::to_owned);
+        let text = |name| value(&response, name).and_then(Value::as_str).map(str::to_owned);
         Ok(LookupAnswer {
             name: text("name"),
             version: text("version"),
             display: text("display"),
             definition: text("definition"),
-            designations: groups(&answer, "designation").map(Designation::read).collect(),
-            properties: groups(&answer, "property").map(ConceptProperty::read).collect(),
+            designations: groups(&response, "designation").map(Designation::read).collect(),
+            properties: groups(&response, "property").map(ConceptProperty::read).collect(),
         })
     }
 
@@ -285,13 +285,13 @@ impl Api {
             [("url", &query.url), ("filter", &query.filter), ("offset", &query.offset), ("count", &count)];
         let parameters: Vec<_> = all.into_iter().filter(|(_, value)| !value.is_empty()).collect();
         let url = self.operation("ValueSet", "", "$expand")?;
-        let answer = self.ask(self.http().get(&url).query(&parameters), &url, bearer).await?;
-        Self::read_expansion(&answer, &url)
+        let response = self.ask(self.http().get(&url).query(&parameters), &url, bearer).await?;
+        Self::read_expansion(&response, &url)
     }
 
     /// Reads the expansion of a ValueSet.
-    pub(super) fn read_expansion(answer: &Value, url: &str) -> Result<Expansion, ApiError> {
-        let expansion = &answer["expansion"];
+    pub(super) fn read_expansion(response: &Value, url: &str) -> Result<Expansion, ApiError> {
+        let expansion = &response["expansion"];
         if !expansion.is_object() {
             let reason = "the expansion is missing in the response".to_owned();
             return Err(ApiError::Unexpected { url: url.to_owned(), reason });
@@ -316,8 +316,8 @@ impl Api {
         bearer: &Bearer,
     ) -> Result<Value, ApiError> {
         let request = self.authorize(request, url, bearer).await?;
-        let answer = self.call(request.header("accept", "application/fhir+json")).await?;
-        match answer.exact_json(url) {
+        let response = self.call(request.header("accept", "application/fhir+json")).await?;
+        match response.exact_json(url) {
             Ok(json) => Ok(json),
             Err(error) => Err(error.explain_scope(self.requested_scope(bearer).await.as_deref())),
         }

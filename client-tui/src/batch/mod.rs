@@ -82,7 +82,7 @@ impl BatchSummary {
 }
 
 impl BatchResult {
-    fn new(row: &BatchRow, answer: Result<ValidationAnswer, String>) -> Self {
+    fn new(row: &BatchRow, result: Result<ValidationAnswer, String>) -> Self {
         let ValidateCode { url, id, system, code, display } = row.question.clone();
         let merged = Self {
             row: row.row,
@@ -92,7 +92,7 @@ impl BatchResult {
             display,
             ..Self::default()
         };
-        match answer {
+        match result {
             Ok(validated) => Self {
                 result: Some(validated.result),
                 server_display: validated.display,
@@ -149,11 +149,11 @@ pub fn run(
     let validate = move |row: BatchRow| {
         let (api, bearer) = (api.clone(), bearer.clone());
         async move {
-            let answer = match &row.error {
+            let result = match &row.error {
                 Some(error) => Err(error.clone()),
                 None => validate(&api, &row.question, &bearer).await.map_err(|error| error.to_string()),
             };
-            BatchResult::new(&row, answer)
+            BatchResult::new(&row, result)
         }
     };
     stream::iter(rows).map(validate).buffered(parallel.max(1))
@@ -165,7 +165,7 @@ async fn validate(api: &Api, question: &ValidateCode, bearer: &Bearer) -> Result
     let mut attempts = 1;
     loop {
         let error = match api.validate_code(question, bearer).await {
-            Ok(answer) => return Ok(answer),
+            Ok(validation) => return Ok(validation),
             Err(error) => error,
         };
         // If the server cannot be reached, each row would wait.

@@ -41,8 +41,8 @@ pub(super) async fn compare(api: &Api, args: CompareArgs) -> Result<(), CommandF
 
 /// Sends the question. A response with an error status is an answer, too.
 async fn ask(api: &Api, question: &ComparedQuestion, bearer: &Bearer) -> Result<Value, ApiError> {
-    fn value<A: Serialize>(answer: Result<A, ApiError>) -> Result<Value, ApiError> {
-        match answer {
+    fn value<A: Serialize>(report: Result<A, ApiError>) -> Result<Value, ApiError> {
+        match report {
             Ok(comparison) => Ok(json!(comparison)),
             // The address of the request differs in any case.
             Err(ApiError::Refused { status, text, .. }) => {

@@ -200,7 +200,7 @@ fn print_inspection(inspection: &TokenInspection, json: bool) -> Result<(), Comm
         if let Some(introspection) = introspection {
             text.push_str(&format!("\nserver     {}", introspection.sentence()));
         }
-        let more = introspection.into_iter().flat_map(|answer| answer.members_beside(claims));
+        let more = introspection.into_iter().flat_map(|report| report.members_beside(claims));
         for (name, value) in members.chain(more) {
             let is_time = matches!(name.as_str(), "exp" | "iat" | "nbf" | "auth_time");
             let time = value.as_i64().filter(|_| is_time).and_then(|time| Timestamp::from_second(time).ok());

@@ -67,50 +67,50 @@ pub(super) fn expand_query(args: &ExpandArgs) -> ExpandQuery {
 pub(super) async fn validate_code(api: &Api, args: ValidateCodeArgs) -> Result<(), CommandFailure> {
     let bearer = terminology_bearer(api, &args.ask).await?;
     let query = validate_code_query(&args);
-    let answer = api.validate_code(&query, &bearer).await?;
-    Output { json: args.ask.ask.sign_in.json }.result(&answer, || {
-        let mut text = answer.result.to_string();
-        for more in [&answer.display, &answer.message].into_iter().flatten() {
+    let report = api.validate_code(&query, &bearer).await?;
+    Output { json: args.ask.ask.sign_in.json }.result(&report, || {
+        let mut text = report.result.to_string();
+        for more in [&report.display, &report.message].into_iter().flatten() {
             text.push_str(&format!("\n{}", one_line(more)));
         }
-        for issue in &answer.issues {
+        for issue in &report.issues {
             text.push_str(&format!("\n{}", one_line(&issue.sentence())));
         }
         text
     })?;
-    args.ask.verdict(answer.result)
+    args.ask.verdict(report.result)
 }
 
 pub(super) async fn subsumes(api: &Api, args: SubsumesArgs) -> Result<(), CommandFailure> {
     let bearer = terminology_bearer(api, &args.ask).await?;
     let query = subsumes_query(&args);
-    let answer = api.subsumes(&query, &bearer).await?;
-    Output { json: args.ask.ask.sign_in.json }.result(&answer, || {
-        let sentence = answer.sentence(&query.code_a, &query.code_b);
-        format!("{}\n{}", one_line(&answer.outcome), one_line(&sentence))
+    let report = api.subsumes(&query, &bearer).await?;
+    Output { json: args.ask.ask.sign_in.json }.result(&report, || {
+        let sentence = report.sentence(&query.code_a, &query.code_b);
+        format!("{}\n{}", one_line(&report.outcome), one_line(&sentence))
     })?;
-    args.ask.verdict(matches!(answer.outcome.as_str(), "subsumes" | "equivalent"))
+    args.ask.verdict(matches!(report.outcome.as_str(), "subsumes" | "equivalent"))
 }
 
 pub(super) async fn lookup(api: &Api, args: LookupArgs) -> Result<(), CommandFailure> {
     let bearer = terminology_bearer(api, &args.ask).await?;
     let query = lookup_query(&args);
-    let answer = api.lookup(&query, &bearer).await?;
-    Output { json: args.ask.ask.sign_in.json }.result(&answer, || {
-        let mut text = one_line(answer.display.as_deref().unwrap_or_default()).into_owned();
+    let report = api.lookup(&query, &bearer).await?;
+    Output { json: args.ask.ask.sign_in.json }.result(&report, || {
+        let mut text = one_line(report.display.as_deref().unwrap_or_default()).into_owned();
         let facts =
-            [("system", &answer.name), ("version", &answer.version), ("definition", &answer.definition)];
+            [("system", &report.name), ("version", &report.version), ("definition", &report.definition)];
         for (name, value) in facts {
             if let Some(value) = value {
                 text.push_str(&format!("\n{name}  {}", one_line(value)));
             }
         }
-        for designation in &answer.designations {
+        for designation in &report.designations {
             let language = designation.language.as_deref().unwrap_or("-");
             let text_of_designation = one_line(&designation.value);
             text.push_str(&format!("\ndesignation  {}  {text_of_designation}", one_line(language)));
         }
-        for property in &answer.properties {
+        for property in &report.properties {
             let description = property.description.as_deref().unwrap_or_default();
             let row = format!("{}  {}  {description}", property.code, property.value);
             text.push_str(&format!("\n{}", one_line(&row)));

@@ -263,16 +263,16 @@ impl<Q: Question, A> OperationState<Q, A> {
     }
 
     /// Stores an answer. The answer to an earlier question is dropped.
-    pub fn receive(&mut self, id: u64, answer: Answer<A>) {
+    pub fn receive(&mut self, id: u64, outcome: Answer<A>) {
         if let Some(question) = self.sent.as_mut().filter(|question| question.id == id) {
-            question.answer = answer;
+            question.answer = outcome;
         }
     }
 
     /// Stores an answer of the other server. The answer to an earlier question is dropped.
-    pub fn receive_other(&mut self, id: u64, answer: Answer<A>) {
+    pub fn receive_other(&mut self, id: u64, outcome: Answer<A>) {
         if let Some(other) = self.other.as_mut().filter(|_| self.count == id) {
-            other.answer = answer;
+            other.answer = outcome;
         }
     }
 

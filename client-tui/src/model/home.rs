@@ -202,15 +202,15 @@ impl HomeScreen {
         self.contents_id
     }
 
-    pub fn receive_list(&mut self, id: u64, kind: ContentKind, answer: Answer<ContentList>) {
+    pub fn receive_list(&mut self, id: u64, kind: ContentKind, outcome: Answer<ContentList>) {
         if id == self.contents_id {
-            self.contents[kind as usize] = answer;
+            self.contents[kind as usize] = outcome;
         }
     }
 
-    pub fn receive_summary(&mut self, id: u64, answer: Answer<ServerSummary>) {
+    pub fn receive_summary(&mut self, id: u64, outcome: Answer<ServerSummary>) {
         if id == self.contents_id {
-            self.summary = answer;
+            self.summary = outcome;
         }
     }
 
@@ -237,24 +237,24 @@ impl HomeScreen {
             // A code system with several versions is searched once.
             let is_known = self.found.iter().any(|matches| matches.system == entry.url);
             if !is_known && self.found.len() < SEARCHED_SYSTEMS {
-                let answer = Answer::Waiting { since: now };
-                self.found.push(SystemMatches { system: entry.url, title: entry.title, answer });
+                let outcome = Answer::Waiting { since: now };
+                self.found.push(SystemMatches { system: entry.url, title: entry.title, answer: outcome });
             }
         }
         (self.search_id, self.found.iter().map(|matches| matches.system.clone()).collect())
     }
 
-    pub fn receive_found(&mut self, id: u64, system: &str, answer: Answer<Vec<ExpandedCode>>) {
+    pub fn receive_found(&mut self, id: u64, system: &str, outcome: Answer<Vec<ExpandedCode>>) {
         let matches = self.found.iter_mut().find(|matches| matches.system == system);
         if let Some(matches) = matches.filter(|_| id == self.search_id) {
-            matches.answer = answer;
+            matches.answer = outcome;
         }
     }
 
-    pub fn receive_titled(&mut self, id: u64, kind: ContentKind, answer: Answer<ContentList>) {
+    pub fn receive_titled(&mut self, id: u64, kind: ContentKind, outcome: Answer<ContentList>) {
         let list = self.titled.iter_mut().find(|(awaited, _)| *awaited == kind);
         if let Some((_, list)) = list.filter(|_| id == self.search_id) {
-            *list = answer;
+            *list = outcome;
         }
     }
 
@@ -270,9 +270,9 @@ impl HomeScreen {
         self.place.as_ref().map(|(concept, _)| (self.place_id, concept.query()))
     }
 
-    pub fn receive_place(&mut self, id: u64, answer: Answer<ConceptPlace>) {
+    pub fn receive_place(&mut self, id: u64, outcome: Answer<ConceptPlace>) {
         if let Some((_, place)) = self.place.as_mut().filter(|_| id == self.place_id) {
-            *place = answer;
+            *place = outcome;
         }
     }
 }

@@ -124,23 +124,23 @@ impl TreeScreen {
     }
 
     /// Stores an answer. The answer to an earlier question is dropped. The first child is selected.
-    pub fn receive_concept(&mut self, id: u64, answer: Answer<HierarchyConcept>) {
+    pub fn receive_concept(&mut self, id: u64, outcome: Answer<HierarchyConcept>) {
         if let TreeContent::Concept(sent) = &mut self.shown
             && sent.id == id
         {
-            if let Answer::Done(concept) = &answer {
+            if let Answer::Done(concept) = &outcome {
                 self.selected = if concept.children.is_empty() { 0 } else { concept.parents.len() };
             }
-            sent.answer = answer;
+            sent.answer = outcome;
         }
     }
 
     /// Stores an answer. The answer to an earlier question is dropped.
-    pub fn receive_path(&mut self, id: u64, answer: Answer<HierarchyPath>) {
+    pub fn receive_path(&mut self, id: u64, outcome: Answer<HierarchyPath>) {
         if let TreeContent::Path(sent) = &mut self.shown
             && sent.id == id
         {
-            sent.answer = answer;
+            sent.answer = outcome;
         }
     }
 

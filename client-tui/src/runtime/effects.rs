@@ -323,7 +323,7 @@ impl ProfileEffects {
             }
             RuntimeEffect::SendRaw(request, bearer) => self.ask(Screen::Requests, async move |api| {
                 let answer = api.send_raw(request, &bearer).await;
-                Message::Sent(in_words(answer.map(|answer| answer.status.as_u16())))
+                Message::Sent(in_words(answer.map(|response| response.status.as_u16())))
             }),
         }
     }

@@ -128,8 +128,8 @@ fn is_of_answer(key: KeyEvent) -> bool {
 }
 
 /// Returns whether a colour such as `rgb:ffff/ffff/ffff` is nearer to white than to black.
-fn is_light(answer: &str) -> Option<bool> {
-    let channels = answer.strip_prefix("rgb:").or_else(|| answer.strip_prefix("rgba:"))?;
+fn is_light(reply: &str) -> Option<bool> {
+    let channels = reply.strip_prefix("rgb:").or_else(|| reply.strip_prefix("rgba:"))?;
     let mut parts = channels.split('/').map(|part| {
         let max = 16_f64.powi(i32::try_from(part.len()).ok()?) - 1.0;
         Some(f64::from(u32::from_str_radix(part, 16).ok()?) / max)

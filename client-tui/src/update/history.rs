@@ -88,13 +88,13 @@ pub(super) fn add_tree(model: &mut Model, id: u64) -> Vec<RuntimeEffect> {
 }
 
 fn past<Q: Question, A: ShortAnswer>(question: &SentQuestion<Q, A>) -> Option<PastQuestion> {
-    let answer = match &question.answer {
+    let response = match &question.answer {
         Answer::Done(answer) => answer.in_short(),
         Answer::Failed(reason) => format!("Error: {reason}"),
         Answer::Waiting { .. } | Answer::None => return None,
     };
     let options = question.question.options();
-    Some(PastQuestion::new(question.sent_at, &question.token.server, Q::COMMAND, &options, &answer))
+    Some(PastQuestion::new(question.sent_at, &question.token.server, Q::COMMAND, &options, &response))
 }
 
 fn add(model: &mut Model, question: Option<PastQuestion>) -> Vec<RuntimeEffect> {

@@ -12,9 +12,9 @@ pub(super) fn reload(model: &mut Model) -> Vec<RuntimeEffect> {
     vec![RuntimeEffect::Contents { id, bearer: model.contents_bearer(), groups_bearer }]
 }
 
-pub(super) fn on_answer(model: &mut Model, id: u64, answer: HomeAnswer) -> Vec<RuntimeEffect> {
+pub(super) fn on_answer(model: &mut Model, id: u64, outcome: HomeAnswer) -> Vec<RuntimeEffect> {
     let home = &mut model.home;
-    match answer {
+    match outcome {
         HomeAnswer::List(kind, result) => {
             home.receive_list(id, kind, result.into());
             // The text was typed before the code systems were known.

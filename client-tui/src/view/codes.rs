@@ -129,12 +129,12 @@ fn draw_operation<Q: ShownQuestion<A>, A>(
 
 fn answer_lines<'a, Q: ShownQuestion<A>, A>(
     question: &Q,
-    answer: &'a Answer<A>,
+    response: &'a Answer<A>,
     now: Timestamp,
     theme: Theme,
 ) -> Vec<Line<'a>> {
-    match answer {
-        Answer::Done(answer) => question.answer(answer, theme),
+    match response {
+        Answer::Done(response) => question.answer(response, theme),
         Answer::Failed(reason) => vec![error_line(reason, theme)],
         Answer::Waiting { since } => vec![waiting_line(WAITING, *since, now, theme)],
         Answer::None => Vec::new(),
@@ -176,22 +176,22 @@ impl ShownQuestion<ValidationAnswer> for ValidateCode {
         format!("{}#{} in {set}", last_segment(&self.system), self.code)
     }
 
-    fn answer<'a>(&self, answer: &'a ValidationAnswer, theme: Theme) -> Vec<Line<'a>> {
+    fn answer<'a>(&self, response: &'a ValidationAnswer, theme: Theme) -> Vec<Line<'a>> {
         let code = &self.code;
         let place = if self.is_about_system() { "a code of the code system" } else { "in the value set" };
-        let mut lines = vec![if answer.result {
+        let mut lines = vec![if response.result {
             Line::styled(format!("Yes: {code} is {place} (result = true)"), theme.good())
         } else {
             Line::styled(format!("No: {code} is not confirmed (result = false)"), theme.bad())
         }];
         lines.extend(facts([
-            ("display", &answer.display),
-            ("code", &answer.code),
-            ("system", &answer.system),
-            ("version", &answer.version),
-            ("message", &answer.message),
+            ("display", &response.display),
+            ("code", &response.code),
+            ("system", &response.system),
+            ("version", &response.version),
+            ("message", &response.message),
         ]));
-        for issue in &answer.issues {
+        for issue in &response.issues {
             let style = if issue.severity == "error" { theme.bad() } else { theme.warning() };
             lines.push(Line::styled(format!("  {}", issue.sentence()), style));
         }
@@ -208,10 +208,10 @@ impl ShownQuestion<SubsumesAnswer> for SubsumesQuery {
         format!("{} and {} in {system}", self.code_a, self.code_b)
     }
 
-    fn answer<'a>(&self, answer: &'a SubsumesAnswer, theme: Theme) -> Vec<Line<'a>> {
+    fn answer<'a>(&self, response: &'a SubsumesAnswer, theme: Theme) -> Vec<Line<'a>> {
         vec![
-            Line::styled(format!("outcome = {}", answer.outcome), theme.good()),
-            Line::raw(format!("  {}", answer.sentence(&self.code_a, &self.code_b))),
+            Line::styled(format!("outcome = {}", response.outcome), theme.good()),
+            Line::raw(format!("  {}", response.sentence(&self.code_a, &self.code_b))),
         ]
     }
 }
@@ -224,20 +224,20 @@ impl ShownQuestion<LookupAnswer> for LookupQuery {
         format!("{}#{}", last_segment(&self.system), self.code)
     }
 
-    fn answer<'a>(&self, answer: &'a LookupAnswer, theme: Theme) -> Vec<Line<'a>> {
-        let title = answer.display.as_deref().unwrap_or("(no display)");
+    fn answer<'a>(&self, response: &'a LookupAnswer, theme: Theme) -> Vec<Line<'a>> {
+        let title = response.display.as_deref().unwrap_or("(no display)");
         let mut lines = vec![Line::styled(title, theme.good())];
         lines.extend(facts([
-            ("system", &answer.name),
-            ("version", &answer.version),
-            ("defined", &answer.definition),
+            ("system", &response.name),
+            ("version", &response.version),
+            ("defined", &response.definition),
         ]));
-        for designation in &answer.designations {
+        for designation in &response.designations {
             let language = designation.language.as_deref().unwrap_or("-");
             let usage = designation.r#use.as_ref().map(|usage| format!(" ({usage})")).unwrap_or_default();
             lines.push(Line::raw(format!("  {language:<8} {}{usage}", designation.value)));
         }
-        for property in &answer.properties {
+        for property in &response.properties {
             let description =
                 property.description.as_ref().map(|text| format!("  {text}")).unwrap_or_default();
             lines.push(Line::from(vec![
@@ -257,11 +257,12 @@ impl ShownQuestion<Expansion> for ExpandQuery {
         format!("codes of {}", last_segment(&self.url))
     }
 
-    fn answer<'a>(&self, answer: &'a Expansion, theme: Theme) -> Vec<Line<'a>> {
-        let total = answer.total.map_or_else(|| "an unknown number".to_owned(), |total| total.to_string());
-        let mut lines = vec![Line::styled(format!("{} of {total} codes", answer.codes.len()), theme.good())];
-        let width = answer.codes.iter().map(|code| code.code.len()).max().unwrap_or(0);
-        let code_lines = answer.codes.iter().map(|code| {
+    fn answer<'a>(&self, response: &'a Expansion, theme: Theme) -> Vec<Line<'a>> {
+        let total = response.total.map_or_else(|| "an unknown number".to_owned(), |total| total.to_string());
+        let mut lines =
+            vec![Line::styled(format!("{} of {total} codes", response.codes.len()), theme.good())];
+        let width = response.codes.iter().map(|code| code.code.len()).max().unwrap_or(0);
+        let code_lines = response.codes.iter().map(|code| {
             let inactive = if code.inactive { " (inactive)" } else { "" };
             let display = code.display.as_deref().unwrap_or_default();
             Line::from(vec![
@@ -270,7 +271,7 @@ impl ShownQuestion<Expansion> for ExpandQuery {
             ])
         });
         lines.extend(code_lines);
-        if answer.codes.len() as u64 >= EXPANSION_PAGE {
+        if response.codes.len() as u64 >= EXPANSION_PAGE {
             lines.push(Line::styled("  Set offset for the next page.", theme.quiet()));
         }
         lines

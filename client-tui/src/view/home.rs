@@ -50,15 +50,15 @@ fn content_rows<'a>(model: &'a Model, selectable: &[HomeRow], width: u16, theme:
     let mut rows = Vec::new();
     let mut numbers = 0..;
     for kind in ContentKind::ALL {
-        let answer = model.home.list(kind);
-        let count = match answer {
+        let response = model.home.list(kind);
+        let count = match response {
             Answer::Done(list) if list.has_more => format!("  the first {}", list.entries.len()),
             Answer::Done(list) => format!("  {}", list.entries.len()),
             _ => String::new(),
         };
         let heading = [Span::styled(kind.title(), theme.strong()), Span::styled(count, theme.quiet())];
         rows.push((None, Line::from_iter(heading)));
-        match answer {
+        match response {
             Answer::None => {}
             Answer::Waiting { since } => {
                 rows.push((None, waiting_line("  Reading the list", *since, model.now, theme)));

@@ -11,7 +11,7 @@ pub type FilledForm = (String, Vec<(String, String)>);
 pub async fn submit_forms(
     ca: Option<&[u8]>,
     start: &str,
-    answer: impl Fn(&str, &str) -> Option<FilledForm>,
+    fill_form: impl Fn(&str, &str) -> Option<FilledForm>,
 ) -> String {
     trefoil_tui::install_crypto();
     let mut http = reqwest::Client::builder().redirect(Policy::none());
@@ -37,7 +37,7 @@ pub async fn submit_forms(
             continue;
         }
         let page = response.text().await.unwrap();
-        let Some((action, fields)) = answer(here.path(), &page) else { return page };
+        let Some((action, fields)) = fill_form(here.path(), &page) else { return page };
         request = http.post(here.join(&action).unwrap()).form(&fields).build().unwrap();
     }
     panic!("the sign-in did not complete after the maximum number of pages");

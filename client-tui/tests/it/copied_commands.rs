@@ -49,10 +49,10 @@ async fn run(line: String, folder: &Path) -> Option<String> {
 async fn copied_requests_are_sent_by_curl_and_httpie() {
     trefoil_tui::install_crypto();
     let server = MockServer::start().await;
-    let answer =
+    let response =
         json!({ "resourceType": "Parameters", "parameter": [{ "name": "result", "valueBoolean": true }] });
     Mock::given(matchers::any())
-        .respond_with(ResponseTemplate::new(200).set_body_json(answer))
+        .respond_with(ResponseTemplate::new(200).set_body_json(response))
         .mount(&server)
         .await;
     let exchanges = Arc::new(Mutex::new(Vec::<RecordedExchange>::new()));

@@ -215,10 +215,10 @@ async fn a_user_signs_in_and_userinfo_accepts_the_token() {
     let (username, password) = server.person();
     let page = browse(server.ca(), url, username.clone(), password).await;
     assert!(page.contains("You are signed in"), "{page}");
-    let answer = result(&child.wait_with_output().unwrap());
+    let report = result(&child.wait_with_output().unwrap());
     drop(words);
-    let token = answer["access_token"].as_str().unwrap();
-    assert!(answer["id_token"].is_string(), "{answer}");
+    let token = report["access_token"].as_str().unwrap();
+    assert!(report["id_token"].is_string(), "{report}");
     let mut asking = program()
         .args(["userinfo", "--json", "--token-file", "-", "--demo"])
         .arg(server.data.path())
@@ -316,14 +316,14 @@ async fn issues_and_versions_are_part_of_the_json() {
         }]}},
     ]});
     let server = terminology_server(ResponseTemplate::new(200).set_body_json(validation)).await;
-    let answer = result(&output(validate(&server, &["--json"])).await);
+    let report = result(&output(validate(&server, &["--json"])).await);
     let issue = json!([{
         "severity": "error", "code": "code-invalid", "detail": "not-in-vs", "text": "not there",
         "expression": ["code"],
     }]);
-    assert_eq!(answer["issues"], issue);
+    assert_eq!(report["issues"], issue);
     assert_eq!(
-        (&answer["code"], &answer["system"], &answer["version"]),
+        (&report["code"], &report["system"], &report["version"]),
         (&"c".into(), &"s".into(), &"1".into())
     );
     let text = String::from_utf8(output(validate(&server, &[])).await.stdout).unwrap();
@@ -609,11 +609,11 @@ async fn two_profiles_of_one_server_have_their_own_tokens() {
 
 #[tokio::test]
 async fn the_environment_names_the_profile_and_the_token() {
-    let answer = json!({ "parameter": [{ "name": "result", "valueBoolean": true }] });
+    let report = json!({ "parameter": [{ "name": "result", "valueBoolean": true }] });
     let server = MockServer::start().await;
     Mock::given(method("POST"))
         .and(header("authorization", "Bearer from-the-environment"))
-        .respond_with(ResponseTemplate::new(200).set_body_json(answer))
+        .respond_with(ResponseTemplate::new(200).set_body_json(report))
         .expect(1)
         .mount(&server)
         .await;

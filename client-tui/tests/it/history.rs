@@ -11,8 +11,8 @@ use crate::support::{model, now, press, type_text};
 
 const AIDS: &str = "https://t.example/CodeSystem/aids";
 
-fn past(operation: &str, options: &[(&str, &str)], answer: &str) -> PastQuestion {
-    PastQuestion::new(now(), "https://t.example", operation, options, answer)
+fn past(operation: &str, options: &[(&str, &str)], summary: &str) -> PastQuestion {
+    PastQuestion::new(now(), "https://t.example", operation, options, summary)
 }
 
 fn with_history() -> Model {
@@ -125,15 +125,15 @@ fn an_answer_is_added_to_the_history() {
     press(&mut model, KeyCode::Enter);
     let validation =
         ValidationAnswer { message: Some("not there".to_owned()), ..ValidationAnswer::default() };
-    let answer = |id| Message::Code {
+    let summary = |id| Message::Code {
         id,
         operation: Operation::ValidateCode,
         result: Ok(CodeAnswer::ValidateCode(validation.clone())),
     };
-    assert_eq!(update(&mut model, answer(7)), [], "the answer to another question");
+    assert_eq!(update(&mut model, summary(7)), [], "the answer to another question");
     let options =
         [("url", "https://t.example/ValueSet/aids"), ("system", AIDS), ("code", "cane"), ("display", "")];
     let expected = past("validate-code", &options, "false: not there");
-    assert_eq!(update(&mut model, answer(1)), [RuntimeEffect::AddToHistory(expected.clone())]);
+    assert_eq!(update(&mut model, summary(1)), [RuntimeEffect::AddToHistory(expected.clone())]);
     assert_eq!(model.history, [expected]);
 }

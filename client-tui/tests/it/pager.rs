@@ -13,9 +13,9 @@ use crate::signals::{ENTER, LEAVE};
 #[tokio::test(flavor = "multi_thread")]
 async fn the_terminal_is_restored_for_the_pager() {
     let server = MockServer::start().await;
-    let answer =
+    let response =
         json!({ "resourceType": "Parameters", "parameter": [{ "name": "result", "valueBoolean": true }] });
-    Mock::given(any()).respond_with(ResponseTemplate::new(200).set_body_json(answer)).mount(&server).await;
+    Mock::given(any()).respond_with(ResponseTemplate::new(200).set_body_json(response)).mount(&server).await;
     let base_url = server.uri();
     tokio::task::spawn_blocking(move || drive(&base_url)).await.unwrap();
 }

@@ -43,10 +43,10 @@ fn tls_server(days: [i64; 2]) -> (String, String) {
 }
 
 /// Serves each connection with a function. Returns host and port.
-fn serve(answer: impl Fn(TcpStream) + Send + 'static) -> String {
+fn serve(handle: impl Fn(TcpStream) + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("localhost:{}", listener.local_addr().unwrap().port());
-    std::thread::spawn(move || listener.incoming().flatten().for_each(answer));
+    std::thread::spawn(move || listener.incoming().flatten().for_each(handle));
     address
 }
 
@@ -121,8 +121,8 @@ async fn failed_checks(discovery: (u16, &str), keys: (u16, &str)) -> Vec<&'stati
         ("/.well-known/openid-configuration", discovery.0, configuration.as_str()),
         ("/keys", keys.0, keys.1),
     ] {
-        let answer = ResponseTemplate::new(status).set_body_raw(body, "application/json");
-        Mock::given(path(route)).respond_with(answer).mount(&server).await;
+        let handle = ResponseTemplate::new(status).set_body_raw(body, "application/json");
+        Mock::given(path(route)).respond_with(handle).mount(&server).await;
     }
     let api = Api::new(Profile::at(&at("")).unwrap(), CLOCK, Box::new(drop)).unwrap();
     let findings = doctor::examine(&api).await;

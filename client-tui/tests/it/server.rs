@@ -39,7 +39,7 @@ impl Server {
 
 /// Signs in as a user of the server does in a browser. Returns the last page.
 pub async fn browse(ca: Vec<u8>, start: String, username: String, password: String) -> String {
-    let answer = |place: &str, page: &str| {
+    let response = |place: &str, page: &str| {
         let typed: &[(&str, &str)] = match place {
             "/sign-in" => &[("username", &username), ("password", &password)],
             // Users of a native app are asked for consent each time.
@@ -50,5 +50,5 @@ pub async fn browse(ca: Vec<u8>, start: String, username: String, password: Stri
         fields.extend(typed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         Some((place.to_owned(), fields))
     };
-    submit_forms(Some(&ca), &start, answer).await
+    submit_forms(Some(&ca), &start, response).await
 }

@@ -208,11 +208,11 @@ async fn the_page_in_the_browser_follows_the_exchange() {
                 "iss": server.uri(), "aud": "native", "exp": now().as_second() + 300, "sub": "s1", "nonce": nonce,
             });
             let id_token = format!("e30.{}.sig", URL_SAFE_NO_PAD.encode(claims.to_string()));
-            let answer = match body {
+            let response = match body {
                 Some(error) => json!({ "error": error, "error_description": "<b>used</b>" }),
                 None => json!({ "access_token": "a1", "token_type": "Bearer", "id_token": id_token }),
             };
-            answer_token(&server, "code=c1", ResponseTemplate::new(status).set_body_json(answer), 1).await;
+            answer_token(&server, "code=c1", ResponseTemplate::new(status).set_body_json(response), 1).await;
             let redirect = format!("{}?code=c1&state={}", find("redirect_uri"), find("state"));
             reqwest::get(redirect).await.unwrap().text().await.unwrap()
         };
@@ -506,14 +506,14 @@ async fn introspect(profile: Profile) -> Introspection {
 #[tokio::test]
 async fn a_confidential_client_introspects_a_token() {
     let server = server_with(json!({ "introspection_endpoint": "/introspect" })).await;
-    let answer = json!({ "active": true, "scope": "openid", "username": "willow" });
+    let response = json!({ "active": true, "scope": "openid", "username": "willow" });
     // RFC 6749 2.3.1: the secret is encoded as in a form.
     let basic = format!("Basic {}", STANDARD.encode("native:a%3Ab+c"));
     Mock::given(method("POST"))
         .and(path("/introspect"))
         .and(header("authorization", basic.as_str()))
         .and(body_string_contains("token=secret-token&token_type_hint=access_token"))
-        .respond_with(ResponseTemplate::new(200).set_body_json(answer))
+        .respond_with(ResponseTemplate::new(200).set_body_json(response))
         .expect(1)
         .mount(&server)
         .await;

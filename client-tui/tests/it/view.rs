@@ -108,12 +108,12 @@ fn inspected() -> Model {
     model
 }
 
-fn validated(answer: Result<ValidationAnswer, String>) -> Model {
+fn validated(response: Result<ValidationAnswer, String>) -> Model {
     let mut model = model();
     press(&mut model, KeyCode::Char('2'));
     press(&mut model, KeyCode::Tab);
     press(&mut model, KeyCode::Enter);
-    let result = answer.map(CodeAnswer::ValidateCode);
+    let result = response.map(CodeAnswer::ValidateCode);
     update(&mut model, Message::Code { id: 1, operation: Operation::ValidateCode, result });
     model
 }

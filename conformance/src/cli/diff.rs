@@ -38,7 +38,7 @@ pub fn diff_command(args: &DiffArgs) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return broken(&error.into()),
     };
-    let mut worlds = Vec::new();
+    let mut environments = Vec::new();
     for (index, url) in args.urls.iter().enumerate() {
         let name = args.profiles.get(index).map(String::as_str);
         let profile = match read_profile(name, args.ca.as_deref()) {
@@ -46,14 +46,16 @@ pub fn diff_command(args: &DiffArgs) -> ExitCode {
             Err(error) => return usage(&error),
         };
         match runtime.block_on(connect(url, profile, false, TIMEOUT)) {
-            Ok(target) => worlds.push(TestEnvironment::of(target)),
+            Ok(target) => environments.push(TestEnvironment::of(target)),
             Err(error) => {
                 eprintln!("error: {url} cannot be asked: {error:#}");
                 return ExitCode::from(UNREACHABLE);
             }
         }
     }
-    let [first, second] = &worlds[..] else { return broken(&anyhow::anyhow!("diff compares two servers")) };
+    let [first, second] = &environments[..] else {
+        return broken(&anyhow::anyhow!("diff compares two servers"));
+    };
     // The output names the seed, so that a difference can be found again.
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     match laws::compare((first, second), &runtime, args.budget, seed) {

@@ -74,7 +74,7 @@ pub fn laws_command(args: &LawArgs) -> ExitCode {
         Ok(connection) => connection,
         Err(error) => return usage(&error),
     };
-    let world = match connection {
+    let environment = match connection {
         Some((url, profile)) => {
             let timeout = Duration::from_secs(args.timeout);
             match runtime.block_on(connect(&url, profile, args.house, timeout)) {
@@ -85,7 +85,7 @@ pub fn laws_command(args: &LawArgs) -> ExitCode {
             }
         }
         None => match runtime.block_on(TestEnvironment::start()) {
-            Ok(world) => world,
+            Ok(environment) => environment,
             Err(error) => return broken(&error),
         },
     };
@@ -93,7 +93,7 @@ pub fn laws_command(args: &LawArgs) -> ExitCode {
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     let mut emit = |event: &RunEvent<'_>| listeners.iter_mut().for_each(|listener| listener.on_event(event));
     let begin = Instant::now();
-    let target = world.target.addresses.base_url.as_str();
+    let target = environment.target.addresses.base_url.as_str();
     let requirements: Vec<_> = laws_to_test.iter().map(|law| law.requirement()).collect();
     emit(&RunEvent::Start(&RunStart {
         suite: run::SUITE,
@@ -105,14 +105,14 @@ pub fn laws_command(args: &LawArgs) -> ExitCode {
     }));
     let mut end = RunEnd::default();
     for law in laws_to_test {
-        let outcome = laws::test(law, &world, &runtime, args.budget, seed);
+        let outcome = laws::test(law, &environment, &runtime, args.budget, seed);
         end.summary.count(&outcome.verdict);
         emit(&RunEvent::Case(&outcome));
     }
-    end.lost = world.lost();
+    end.lost = environment.lost();
     // A server that the suite started is deleted with its data.
-    if world.local.is_none() {
-        end.leftovers = runtime.block_on(world.target.clean_up());
+    if environment.local.is_none() {
+        end.leftovers = runtime.block_on(environment.target.clean_up());
     }
     end.took_ms = milliseconds_since(begin);
     emit(&RunEvent::End(&end));

@@ -9,16 +9,16 @@ use crate::run::selection::Selection;
 use crate::spec::Specification;
 
 /// Prints which cases would run, which members of the profile others lack, and why the rest would not run.
-pub fn show_plan(world: &TestEnvironment, spec: &Specification, selection: &Selection) {
+pub fn show_plan(environment: &TestEnvironment, spec: &Specification, selection: &Selection) {
     let mut skipped: BTreeMap<String, usize> = BTreeMap::new();
     let mut lacking = Vec::new();
     let mut out = stdout().lock();
     let mut plan = || -> std::io::Result<()> {
         let mut count = 0;
         for case in selection.cases(spec) {
-            if let Some(reason) = selection.other_skip_reason(spec, case, world) {
+            if let Some(reason) = selection.other_skip_reason(spec, case, environment) {
                 *skipped.entry(reason).or_default() += 1;
-            } else if let Some(reason) = selection.skip_reason(spec, case, world) {
+            } else if let Some(reason) = selection.skip_reason(spec, case, environment) {
                 lacking.push((case, reason));
             } else {
                 count += 1;
@@ -31,12 +31,12 @@ pub fn show_plan(world: &TestEnvironment, spec: &Specification, selection: &Sele
         for (case, reason) in &lacking {
             writeln!(out, "skipped {}: {reason}", case.id)?;
         }
-        writeln!(out, "\n{count} cases would run against {}", world.target.addresses.base_url)?;
+        writeln!(out, "\n{count} cases would run against {}", environment.target.addresses.base_url)?;
         if !lacking.is_empty() {
             writeln!(out, "{} skipped: the profile lacks a member", lacking.len())?;
         }
         skipped.iter().try_for_each(|(reason, count)| writeln!(out, "{count} skipped: {reason}"))?;
-        show_additions(&mut out, world, spec, selection)
+        show_additions(&mut out, environment, spec, selection)
     };
     // A closed pipe is not an error.
     drop(plan());
@@ -45,10 +45,10 @@ pub fn show_plan(world: &TestEnvironment, spec: &Specification, selection: &Sele
 /// Writes the members of the profile with which more cases would run.
 pub fn show_additions(
     out: &mut impl Write,
-    world: &TestEnvironment,
+    environment: &TestEnvironment,
     spec: &Specification,
     selection: &Selection,
 ) -> std::io::Result<()> {
-    let additions = ProfileAdditions::of(spec, selection, world).to_string();
+    let additions = ProfileAdditions::of(spec, selection, environment).to_string();
     if additions.is_empty() { Ok(()) } else { write!(out, "\n{additions}") }
 }

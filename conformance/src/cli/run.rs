@@ -260,7 +260,7 @@ async fn run_on_target(
     options: &RunOptions,
     mut listeners: Vec<Box<dyn RunListener>>,
 ) -> ExitCode {
-    let mut world = match &target {
+    let mut environment = match &target {
         Some(url) => {
             let profile = match read_profile(args.profile.as_deref(), args.ca.as_deref()) {
                 Ok(profile) => profile,
@@ -283,14 +283,14 @@ async fn run_on_target(
                 () = interrupt() => return ExitCode::from(INTERRUPTED),
             };
             match started {
-                Ok(world) => world,
+                Ok(environment) => environment,
                 Err(error) => return broken(&error),
             }
         }
     };
-    world.target.max_wait = world.target.max_wait.map(|_| Duration::from_secs(args.max_wait));
+    environment.target.max_wait = environment.target.max_wait.map(|_| Duration::from_secs(args.max_wait));
     if args.dry_run {
-        show_plan(&world, spec, &options.selection);
+        show_plan(&environment, spec, &options.selection);
         return ExitCode::SUCCESS;
     }
     let stop = AtomicBool::new(false);
@@ -299,11 +299,11 @@ async fn run_on_target(
         listeners.push(Box::new(failures.clone()));
     }
     let end = tokio::select! {
-        end = run::run(&world, spec, options, &stop, &mut listeners) => end,
+        end = run::run(&environment, spec, options, &stop, &mut listeners) => end,
         () = two_interrupts(&stop) => return ExitCode::from(INTERRUPTED),
     };
     // A closed pipe is not an error.
-    drop(show_additions(&mut stdout().lock(), &world, spec, &options.selection));
+    drop(show_additions(&mut stdout().lock(), &environment, spec, &options.selection));
     if let Some(path) = &args.write_baseline
         && let Err(error) = failures.write(path)
     {

@@ -58,18 +58,18 @@ async fn document(
 ) -> Result<Option<(Value, String)>> {
     let request = client.get(url).header(header::ACCEPT, "application/json, application/fhir+json;q=0.9");
     let no_answer = |error: reqwest::Error| anyhow::Error::new(error.without_url());
-    let answer = request.send().await.map_err(no_answer).with_context(|| {
+    let response = request.send().await.map_err(no_answer).with_context(|| {
         let before = attempts.iter().map(|attempt| format!("{attempt}; ")).collect::<String>();
         format!("{before}GET {url}")
     })?;
-    if !answer.status().is_success() {
-        attempts.push(format!("GET {url}: {}", answer.status()));
+    if !response.status().is_success() {
+        attempts.push(format!("GET {url}: {}", response.status()));
         return Ok(None);
     }
-    let content_type = answer.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let content_type = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media_type = content_type.and_then(|value| value.split(';').next()).unwrap_or_default();
     let media_type = media_type.trim().to_ascii_lowercase();
-    let bytes = answer.bytes().await.map_err(no_answer).with_context(|| format!("GET {url}"))?;
+    let bytes = response.bytes().await.map_err(no_answer).with_context(|| format!("GET {url}"))?;
     let document = serde_json::from_slice::<Value>(&bytes).ok().filter(Value::is_object);
     let kind = if document.is_some() { "" } else { " without a JSON object" };
     attempts.push(format!("GET {url}: 200{kind}"));

@@ -41,16 +41,16 @@ pub fn person(vars: &Variables, path: &str) -> Result<Credentials, SetupError> {
 const SHOWN: usize = 120;
 
 /// The error for an unexpected response. It has the beginning of the description, or of the body.
-pub fn unexpected(what: &str, answer: &Answer) -> SetupError {
-    let json = answer.json().unwrap_or_default();
+pub fn unexpected(what: &str, response: &Answer) -> SetupError {
+    let json = response.json().unwrap_or_default();
     let text = match ["error", "error_description"].map(|member| json[member].as_str()) {
         [Some(error), Some(description)] => format!("{error}: {description}"),
         [Some(error), None] => error.to_owned(),
-        _ => answer.text(),
+        _ => response.text(),
     };
     let line = text.lines().next().unwrap_or_default();
     let beginning: String = line.chars().take(SHOWN).collect();
-    SetupError::Failed(format!("{what} answered {} {}", answer.status, beginning.trim_end()))
+    SetupError::Failed(format!("{what} answered {} {}", response.status, beginning.trim_end()))
 }
 
 /// An authorization code, and the values that the client must send with it.
@@ -123,10 +123,10 @@ pub(super) async fn token_request(
             value.map_err(|_| SetupError::Failed("the client secret is not valid in a header".to_owned()))?,
         );
     }
-    let answer = target.send(&request, &mut CookieJar::new()).await?;
-    match (answer.status.as_u16(), answer.json()) {
+    let response = target.send(&request, &mut CookieJar::new()).await?;
+    match (response.status.as_u16(), response.json()) {
         (200, Some(tokens)) => Ok(tokens),
-        _ => Err(unexpected("the token endpoint", &answer)),
+        _ => Err(unexpected("the token endpoint", &response)),
     }
 }
 
@@ -285,10 +285,10 @@ pub async fn export(target: &TestTarget, token: &str, request: &str) -> Result<(
         started.header("content-location").ok_or_else(|| unexpected("the kick-off", &started))?;
     let mut pauses = target.poll_pauses();
     loop {
-        let answer = get(&status_url).await?;
-        if answer.status != http::StatusCode::ACCEPTED {
-            return Ok((status_url, answer));
+        let response = get(&status_url).await?;
+        if response.status != http::StatusCode::ACCEPTED {
+            return Ok((status_url, response));
         }
-        pauses.wait(&answer).await?;
+        pauses.wait(&response).await?;
     }
 }

@@ -69,8 +69,8 @@ impl Arrival {
 }
 
 /// Returns whether a response to `prompt=none` says that the user must consent.
-pub fn asks_for_consent(answer: &Answer) -> bool {
-    let location = answer.header("location").and_then(|text| Url::parse(&text).ok());
+pub fn asks_for_consent(response: &Answer) -> bool {
+    let location = response.header("location").and_then(|text| Url::parse(&text).ok());
     let error = location.and_then(|url| answer_param(&url, "error"));
     error.is_some_and(|error| error == "consent_required" || error == "interaction_required")
 }
@@ -90,30 +90,30 @@ pub async fn to_client(
     let mut request = first.clone();
     let mut script = PageScript::default();
     for _ in 0..HOPS {
-        let answer = target.send(&request, cookies).await?;
+        let response = target.send(&request, cookies).await?;
         // With response_mode=form_post, a form leads to the client, on an error page too.
-        if let Some(url) = form_to_client(&request.url, &answer, redirect_uris) {
-            return Ok(Arrival { last: answer, url });
+        if let Some(url) = form_to_client(&request.url, &response, redirect_uris) {
+            return Ok(Arrival { last: response, url });
         }
-        request = match answer.status.as_u16() {
+        request = match response.status.as_u16() {
             status @ (301..=303 | 307 | 308) => {
                 let body = String::from_utf8_lossy(&request.body);
                 let has_password = person.is_some_and(|person| {
                     form_urlencoded::parse(body.as_bytes()).any(|(_, value)| value == person.password)
                 });
                 cookies.sent_password_twice |= status > 303 && has_password;
-                let to = redirect_of(&request, &answer)?;
+                let to = redirect_of(&request, &response)?;
                 if is_at_client(&to, redirect_uris) {
-                    return Ok(Arrival { last: answer, url: to });
+                    return Ok(Arrival { last: response, url: to });
                 }
                 get(to)
             }
-            200 => match choose_form(target, &answer.text(), person) {
+            200 => match choose_form(target, &response.text(), person) {
                 Some((form, fields)) => submit(&request.url, &form, &fields)?,
                 None => {
-                    let page = ShownPage { url: &request.url, html: &answer.text() };
+                    let page = ShownPage { url: &request.url, html: &response.text() };
                     let next = script.run(target, cookies, person, page).await?;
-                    let next = next.ok_or_else(|| led_astray(&request, &answer))?;
+                    let next = next.ok_or_else(|| led_astray(&request, &response))?;
                     // A script can lead to the client without a redirect.
                     if is_at_client(&next.url, redirect_uris) {
                         return Ok(Arrival { last: redirect_to(&next.url), url: next.url });
@@ -121,7 +121,7 @@ pub async fn to_client(
                     next
                 }
             },
-            _ => return Err(led_astray(&request, &answer)),
+            _ => return Err(led_astray(&request, &response)),
         };
     }
     Err(SetupError::Failed(format!("the sign-in did not end after {HOPS} steps")))
@@ -214,18 +214,18 @@ async fn follow_redirects(
 ) -> Result<RedirectsEnd, SetupError> {
     let mut request = first;
     for _ in 0..HOPS {
-        let answer = target.send(&request, cookies).await?;
-        if form_to_client(&request.url, &answer, redirect_uris).is_some() {
-            return Ok(RedirectsEnd { sent: request, answer, is_client: true });
+        let response = target.send(&request, cookies).await?;
+        if form_to_client(&request.url, &response, redirect_uris).is_some() {
+            return Ok(RedirectsEnd { sent: request, answer: response, is_client: true });
         }
-        request = match answer.status.as_u16() {
-            301..=303 | 307 | 308 => match redirect_of(&request, &answer)? {
+        request = match response.status.as_u16() {
+            301..=303 | 307 | 308 => match redirect_of(&request, &response)? {
                 to if is_at_client(&to, redirect_uris) => {
-                    return Ok(RedirectsEnd { sent: request, answer, is_client: true });
+                    return Ok(RedirectsEnd { sent: request, answer: response, is_client: true });
                 }
                 to => get(to),
             },
-            _ => return Ok(RedirectsEnd { sent: request, answer, is_client: false }),
+            _ => return Ok(RedirectsEnd { sent: request, answer: response, is_client: false }),
         };
     }
     Err(SetupError::Failed(format!("there are more than {HOPS} redirects")))
@@ -239,40 +239,40 @@ pub async fn page_behind(
     target: &TestTarget,
     cookies: &mut CookieJar,
     first: &SentRequest,
-    mut answer: Answer,
+    mut response: Answer,
     redirect_uris: &[String],
 ) -> Result<(PageKind, Answer), SetupError> {
     let mut request = first.clone();
     for _ in 0..HOPS {
-        match answer.status.as_u16() {
+        match response.status.as_u16() {
             301..=303 | 307 | 308 => {
-                let to = redirect_of(&request, &answer)?;
+                let to = redirect_of(&request, &response)?;
                 if is_at_client(&to, redirect_uris) && answer_param(&to, "error").is_some() {
-                    return Ok((PageKind::Refusal, answer));
+                    return Ok((PageKind::Refusal, response));
                 }
                 if is_at_client(&to, redirect_uris) {
                     return Err(SetupError::Failed("it leads back to the client".to_owned()));
                 }
                 request = get(to);
-                answer = target.send(&request, cookies).await?;
+                response = target.send(&request, cookies).await?;
             }
-            400..=499 => return Ok((PageKind::Error, answer)),
+            400..=499 => return Ok((PageKind::Error, response)),
             200 => {
-                let forms = html_form::forms(&answer.text());
+                let forms = html_form::forms(&response.text());
                 let inputs = || forms.iter().flat_map(|form| &form.inputs);
                 let has = |kind: &str| inputs().any(|input| input.kind == kind);
                 return match () {
-                    () if has("password") || has("email") => Ok((PageKind::SignIn, answer)),
-                    () if has("submit") => Ok((PageKind::Consent, answer)),
-                    () if scripted_page::is_described(target) => Ok((PageKind::Scripted, answer)),
+                    () if has("password") || has("email") => Ok((PageKind::SignIn, response)),
+                    () if has("submit") => Ok((PageKind::Consent, response)),
+                    () if scripted_page::is_described(target) => Ok((PageKind::Scripted, response)),
                     // A page without a form can only show a message.
-                    () if answer.media_type().as_deref() == Some("text/html") => {
-                        Ok((PageKind::Error, answer))
+                    () if response.media_type().as_deref() == Some("text/html") => {
+                        Ok((PageKind::Error, response))
                     }
-                    () => Err(led_astray(&request, &answer)),
+                    () => Err(led_astray(&request, &response)),
                 };
             }
-            _ => return Err(led_astray(&request, &answer)),
+            _ => return Err(led_astray(&request, &response)),
         }
     }
     Err(SetupError::Failed(format!("there are more than {HOPS} redirects")))
@@ -291,9 +291,9 @@ fn redirect_to(url: &Url) -> Answer {
     Answer { status: StatusCode::FOUND, headers: location.into_iter().collect(), body: Bytes::new() }
 }
 
-fn redirect_of(request: &SentRequest, answer: &Answer) -> Result<Url, SetupError> {
-    let to = answer.header("location").unwrap_or_default();
-    request.url.join(&to).map_err(|_| led_astray(request, answer))
+fn redirect_of(request: &SentRequest, response: &Answer) -> Result<Url, SetupError> {
+    let to = response.header("location").unwrap_or_default();
+    request.url.join(&to).map_err(|_| led_astray(request, response))
 }
 
 /// Returns whether a URL is one of the redirect URIs, apart from parameters.
@@ -302,9 +302,9 @@ fn is_at_client(url: &Url, redirect_uris: &[String]) -> bool {
     redirect_uris.iter().any(|uri| Url::parse(uri).is_ok_and(|expected| plain(&expected) == plain(url)))
 }
 
-fn led_astray(request: &SentRequest, answer: &Answer) -> SetupError {
+fn led_astray(request: &SentRequest, response: &Answer) -> SetupError {
     let path = request.url.path();
-    SetupError::Failed(match answer.status {
+    SetupError::Failed(match response.status {
         StatusCode::OK => format!("{path} shows a page that does not lead to the client"),
         status => format!("the sign-in ended at {path} with {status}"),
     })

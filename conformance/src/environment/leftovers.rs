@@ -15,17 +15,17 @@ pub struct Leftovers(Mutex<Vec<SentRequest>>);
 impl Leftovers {
     /// Notes what a request has created or deleted: an export has a status URL in `Content-Location`, and a
     /// resource its own URL in `Location`.
-    pub fn note(&self, sent_request: &SentRequest, answer: &Answer, fhir_base: Option<&str>) {
+    pub fn note(&self, sent_request: &SentRequest, response: &Answer, fhir_base: Option<&str>) {
         let mut all = self.0.lock().expect("no thread panics while it holds the lock");
-        if sent_request.method == Method::DELETE && answer.status.is_success() {
+        if sent_request.method == Method::DELETE && response.status.is_success() {
             all.retain(|request| request.url != sent_request.url);
             return;
         }
-        if let Some(deletion) = deletion_of_export(sent_request, answer) {
+        if let Some(deletion) = deletion_of_export(sent_request, response) {
             all.push(deletion);
         }
-        let created = match answer.status {
-            StatusCode::CREATED => answer.header("location").filter(|location| {
+        let created = match response.status {
+            StatusCode::CREATED => response.header("location").filter(|location| {
                 fhir_base.is_some_and(|base| location.starts_with(base) || !location.contains("://"))
             }),
             _ => None,
@@ -45,9 +45,9 @@ impl Leftovers {
 }
 
 /// The request that deletes the export that a kick-off has started.
-pub fn deletion_of_export(sent_request: &SentRequest, answer: &Answer) -> Option<SentRequest> {
-    let is_started = answer.status == StatusCode::ACCEPTED && sent_request.url.path().contains("$export");
-    let url = answer.header("content-location").filter(|_| is_started)?;
+pub fn deletion_of_export(sent_request: &SentRequest, response: &Answer) -> Option<SentRequest> {
+    let is_started = response.status == StatusCode::ACCEPTED && sent_request.url.path().contains("$export");
+    let url = response.header("content-location").filter(|_| is_started)?;
     Some(deletion(sent_request.url.join(&url).ok()?, sent_request))
 }
 
@@ -77,9 +77,9 @@ mod tests {
             sent_request.method = method;
             sent_request.headers.insert(header::AUTHORIZATION, "Bearer t".parse().unwrap());
             let headers = HeaderMap::from_iter([(header.parse().unwrap(), value.parse().unwrap())]);
-            let answer =
+            let response =
                 Answer { status: StatusCode::from_u16(status).unwrap(), headers, body: Bytes::new() };
-            leftovers.note(&sent_request, &answer, Some(base));
+            leftovers.note(&sent_request, &response, Some(base));
         };
         send(Method::GET, "Patient/$export", 202, "content-location", "https://a.example/fhir/job/1");
         send(Method::GET, "job/1", 202, "x-progress", "half");

@@ -27,10 +27,10 @@ async fn submit(
 /// Opens a page and returns the value of its input `csrf`.
 async fn form_token(target: &TestTarget, cookies: &mut CookieJar, path: &str) -> Result<String, SetupError> {
     let request = get(address(&format!("{}{path}", target.addresses.base_url))?);
-    let answer = target.send(&request, cookies).await?;
-    let inputs = form_inputs(&answer.text());
+    let response = target.send(&request, cookies).await?;
+    let inputs = form_inputs(&response.text());
     let token = inputs.into_iter().find(|input| input.name == "csrf").map(|input| input.value);
-    token.ok_or_else(|| unexpected(path, &answer))
+    token.ok_or_else(|| unexpected(path, &response))
 }
 
 /// Begins a ceremony and returns its id and its options.
@@ -40,9 +40,9 @@ async fn begin(
     path: &str,
     csrf: &str,
 ) -> Result<(String, Value), SetupError> {
-    let answer = submit(target, cookies, path, &[("csrf", csrf)]).await?;
-    let Some(start) = answer.json().filter(|_| answer.status.is_success()) else {
-        return Err(unexpected(path, &answer));
+    let response = submit(target, cookies, path, &[("csrf", csrf)]).await?;
+    let Some(start) = response.json().filter(|_| response.status.is_success()) else {
+        return Err(unexpected(path, &response));
     };
     Ok((start["ceremony"].as_str().unwrap_or_default().to_owned(), start["options"].clone()))
 }
@@ -53,10 +53,14 @@ async fn begin(
 ///
 /// # Errors
 /// [`SetupError`] if the server rejects the passkey.
-pub async fn set_up(target: &TestTarget, scene: &mut CaseContext, required: bool) -> Result<(), SetupError> {
+pub async fn set_up(
+    target: &TestTarget,
+    context: &mut CaseContext,
+    required: bool,
+) -> Result<(), SetupError> {
     let mut authenticator = Authenticator::new(&target.addresses.base_url, fastrand::u64(..));
-    let csrf = form_token(target, &mut scene.cookies, "/account").await?;
-    let (ceremony, options) = begin(target, &mut scene.cookies, "/account/passkeys/options", &csrf).await?;
+    let csrf = form_token(target, &mut context.cookies, "/account").await?;
+    let (ceremony, options) = begin(target, &mut context.cookies, "/account/passkeys/options", &csrf).await?;
     let credential = authenticator.create(&options);
     let form =
         [("csrf", csrf.as_str()), ("ceremony", &ceremony), ("credential", &credential), ("name", "Garden")];
@@ -65,19 +69,19 @@ pub async fn set_up(target: &TestTarget, scene: &mut CaseContext, required: bool
         forms.push(("/account/passkeys/ask", vec![("csrf", csrf.as_str()), ("ask", "yes")]));
     }
     for (path, form) in forms {
-        let answer = submit(target, &mut scene.cookies, path, &form).await?;
-        if answer.status != http::StatusCode::SEE_OTHER {
-            return Err(unexpected(path, &answer));
+        let response = submit(target, &mut context.cookies, path, &form).await?;
+        if response.status != http::StatusCode::SEE_OTHER {
+            return Err(unexpected(path, &response));
         }
     }
-    scene.cookies = CookieJar::new();
-    let csrf = form_token(target, &mut scene.cookies, "/sign-in").await?;
-    let (ceremony, options) = begin(target, &mut scene.cookies, "/passkey/options", &csrf).await?;
+    context.cookies = CookieJar::new();
+    let csrf = form_token(target, &mut context.cookies, "/sign-in").await?;
+    let (ceremony, options) = begin(target, &mut context.cookies, "/passkey/options", &csrf).await?;
     for (variable, flags) in [("unverified", PRESENT), ("credential", VERIFIED)] {
         authenticator.flags = flags;
-        scene.vars.set(variable, authenticator.get(&options));
+        context.vars.set(variable, authenticator.get(&options));
     }
-    scene.vars.set("csrf", csrf);
-    scene.vars.set("ceremony", ceremony);
+    context.vars.set("csrf", csrf);
+    context.vars.set("ceremony", ceremony);
     Ok(())
 }

@@ -52,12 +52,12 @@ impl Pauses {
     ///
     /// # Errors
     /// [`SetupError::TooSlow`] if the time of all pauses is over.
-    pub async fn wait(&mut self, answer: &Answer) -> Result<(), SetupError> {
-        let retry_after = answer.header("retry-after").filter(|_| self.honours_server);
+    pub async fn wait(&mut self, response: &Answer) -> Result<(), SetupError> {
+        let retry_after = response.header("retry-after").filter(|_| self.honours_server);
         let retry_after = retry_after.and_then(|value| value.trim().parse().ok()).map(Duration::from_secs);
         let pause = retry_after.unwrap_or(self.usual).max(POLL_PAUSE);
         let Some(remaining) = self.remaining.checked_sub(pause) else {
-            let status = answer.status.as_u16();
+            let status = response.status.as_u16();
             return Err(SetupError::TooSlow(match retry_after {
                 Some(pause) => format!(
                     "the server answered {status} with Retry-After: {}, which --max-wait does not allow",

@@ -25,15 +25,15 @@ pub async fn probe(target: &TestTarget) -> Map<String, Value> {
     let is_stated = |name: &str| target.profile.contains_key(name);
     if !is_stated("anonymous") {
         let answer = ask(target, Method::GET, &format!("{fhir_base}/Patient?_count=1"), None, None).await;
-        let is_open = |answer: &Answer| answer.status.is_success();
-        members.insert("anonymous".to_owned(), answer.is_some_and(|answer| is_open(&answer)).into());
+        let is_open = |response: &Answer| response.status.is_success();
+        members.insert("anonymous".to_owned(), answer.is_some_and(|response| is_open(&response)).into());
     }
     let anonymous =
         target.profile.get("anonymous").or(members.get("anonymous")).is_some_and(|value| *value == true);
     // A terminology server without patients.
     let operation = format!("{fhir_base}/ValueSet/$validate-code");
     let mut answer = ask(target, Method::POST, &operation, Some(question()), None).await;
-    let status = answer.as_ref().map(|answer| answer.status.as_u16());
+    let status = answer.as_ref().map(|response| response.status.as_u16());
     if !is_stated("anonymous") && !anonymous {
         let is_answered = status.is_some_and(|status| !matches!(status, 401 | 403) && status < 500);
         members
@@ -47,8 +47,8 @@ pub async fn probe(target: &TestTarget) -> Map<String, Value> {
     {
         answer = ask(target, Method::POST, &operation, Some(question()), Some(&token)).await;
     }
-    if answer.as_ref().is_some_and(|answer| answer.status == StatusCode::OK) {
-        let body = answer.and_then(|answer| answer.json()).unwrap_or_default();
+    if answer.as_ref().is_some_and(|response| response.status == StatusCode::OK) {
+        let body = answer.and_then(|response| response.json()).unwrap_or_default();
         let result = body["parameter"].as_array().into_iter().flatten().find(|one| one["name"] == "result");
         let accepts = result.is_some_and(|result| result["valueBoolean"] == true);
         members.insert("tx_resources".to_owned(), accepts.into());

@@ -104,13 +104,13 @@ async fn send_requests(
             continue;
         }
         if let Some(next_request) = following.take() {
-            let answer = target.send(&next_request, cookies).await?;
-            if !answer.status.is_success() {
-                let (method, path, status) = (&next_request.method, next_request.url.path(), answer.status);
+            let response = target.send(&next_request, cookies).await?;
+            if !response.status.is_success() {
+                let (method, path, status) = (&next_request.method, next_request.url.path(), response.status);
                 let text = format!("the sign-in page's request {method} {path} was answered with {status}");
                 return Err(SetupError::Failed(text));
             }
-            variables.set("answer", answer.json().unwrap_or_default());
+            variables.set("answer", response.json().unwrap_or_default());
         }
         let readable = cookies.readable(page).map(|(name, value)| (name, value.into()));
         variables.set("cookie", by_variable_name(readable));
@@ -186,6 +186,6 @@ impl ScriptedRequest {
     }
 }
 
-fn wrong(why: &str) -> SetupError {
-    SetupError::Failed(format!("the profile's '{MEMBER}': {why}"))
+fn wrong(reason: &str) -> SetupError {
+    SetupError::Failed(format!("the profile's '{MEMBER}': {reason}"))
 }

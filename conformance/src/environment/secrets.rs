@@ -154,13 +154,13 @@ impl SeenSecrets {
     }
 
     /// Collects the secrets of a response, and the current cookies of the browser.
-    pub fn take_answer(&self, answer: &Answer, cookies: &CookieJar) {
+    pub fn take_answer(&self, response: &Answer, cookies: &CookieJar) {
         cookies.values().filter(|value| value.len() >= SHORTEST_COOKIE).for_each(|value| self.add(value));
-        if let Some(to) = answer.location() {
+        if let Some(to) = response.location() {
             self.take_pairs(to.query().unwrap_or_default(), Self::add);
             self.take_pairs(to.fragment().unwrap_or_default(), Self::add);
         }
-        if let Some(Value::Object(members)) = answer.json() {
+        if let Some(Value::Object(members)) = response.json() {
             for name in NAMES {
                 self.add(members.get(name).and_then(Value::as_str).unwrap_or_default());
             }
@@ -229,7 +229,7 @@ mod tests {
         secrets.add_server(&other);
         other.add("later");
         assert_eq!(secrets.mask("short free later"), "*** free ***");
-        let answer = "200 OK\nset-cookie: lang=en; Path=/\nset-cookie: a=b\n\nen";
-        assert_eq!(secrets.mask(answer), "200 OK\nset-cookie: lang=***; Path=/\nset-cookie: a=***\n\nen");
+        let response = "200 OK\nset-cookie: lang=en; Path=/\nset-cookie: a=b\n\nen";
+        assert_eq!(secrets.mask(response), "200 OK\nset-cookie: lang=***; Path=/\nset-cookie: a=***\n\nen");
     }
 }

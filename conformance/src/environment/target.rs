@@ -151,14 +151,14 @@ impl TestTarget {
         sent_request: &SentRequest,
         cookies: &mut CookieJar,
     ) -> Result<Answer, SetupError> {
-        let mut answer = self.send_once(sent_request, cookies).await?;
-        let Some(max_wait) = self.max_wait else { return Ok(answer) };
+        let mut response = self.send_once(sent_request, cookies).await?;
+        let Some(max_wait) = self.max_wait else { return Ok(response) };
         let mut pauses = Pauses::after_limits(max_wait);
-        while answer.status == StatusCode::TOO_MANY_REQUESTS {
-            pauses.wait(&answer).await?;
-            answer = self.send_once(sent_request, cookies).await?;
+        while response.status == StatusCode::TOO_MANY_REQUESTS {
+            pauses.wait(&response).await?;
+            response = self.send_once(sent_request, cookies).await?;
         }
-        Ok(answer)
+        Ok(response)
     }
 
     /// Sends a request like [`send`](Self::send), but returns 429 as any other response.
@@ -191,10 +191,10 @@ impl TestTarget {
         }
         let body = response.bytes().await.map_err(no_answer)?;
         cookies.keep(&sent_request.url, &headers);
-        let answer = Answer { status, headers, body };
-        self.secrets.take_answer(&answer, cookies);
-        self.leftovers.note(sent_request, &answer, self.addresses.fhir_base.as_deref());
-        Ok(answer)
+        let response = Answer { status, headers, body };
+        self.secrets.take_answer(&response, cookies);
+        self.leftovers.note(sent_request, &response, self.addresses.fhir_base.as_deref());
+        Ok(response)
     }
 
     /// The pauses between questions about a state. The profile can state their length (`poll_seconds`).
@@ -213,8 +213,8 @@ impl TestTarget {
         let url = self.addresses.endpoint("discovery").or(self.addresses.endpoint("jwks"));
         let metadata = || self.addresses.fhir_base.as_ref().map(|base| format!("{base}/metadata"));
         let Some(url) = url.map(str::to_owned).or_else(metadata) else { return Ok(()) };
-        let answer = self.client.get(&url).timeout(ALIVE).send().await;
-        answer.map(drop).map_err(|error| format!("GET {url}: {}", causes(error)))
+        let response = self.client.get(&url).timeout(ALIVE).send().await;
+        response.map(drop).map_err(|error| format!("GET {url}: {}", causes(error)))
     }
 
     /// Deletes what the run has created on the server. Returns the URLs that could not be deleted, with the
@@ -223,8 +223,9 @@ impl TestTarget {
         let mut remaining = Vec::new();
         for request in self.leftovers.take() {
             match self.send(&request, &mut CookieJar::new()).await {
-                Ok(answer) if answer.status.is_success() || matches!(answer.status.as_u16(), 404 | 410) => {}
-                Ok(answer) => remaining.push(format!("{}: {}", request.url, answer.status)),
+                Ok(response)
+                    if response.status.is_success() || matches!(response.status.as_u16(), 404 | 410) => {}
+                Ok(response) => remaining.push(format!("{}: {}", request.url, response.status)),
                 Err(error) => remaining.push(format!("{}: {error}", request.url)),
             }
         }

@@ -54,8 +54,8 @@ pub async fn profile_text(target: &TestTarget, spec: &Specification, answers: &A
         }
         let cases = if count == 1 { "1 case uses it".to_owned() } else { format!("{count} cases use it") };
         let _ = write!(text, "\n# {meaning}\n# {cases} directly.\n");
-        if let Some(answer) = answers.get(name) {
-            text.push_str(answer);
+        if let Some(response) = answers.get(name) {
+            text.push_str(response);
             continue;
         }
         let default = match name {
@@ -150,8 +150,8 @@ async fn ids(target: &TestTarget, resource_type: &str, member: &str) -> Vec<Stri
     };
     let mut request = crate::environment::page_request::get(url);
     request.headers.insert(header::ACCEPT, header::HeaderValue::from_static("application/fhir+json"));
-    let Ok(answer) = target.send(&request, &mut CookieJar::new()).await else { return Vec::new() };
-    let bundle = answer.json().unwrap_or_default();
+    let Ok(response) = target.send(&request, &mut CookieJar::new()).await else { return Vec::new() };
+    let bundle = response.json().unwrap_or_default();
     let entries = bundle["entry"].as_array().into_iter().flatten();
     let unique: BTreeSet<_> =
         entries.filter_map(|entry| entry["resource"][member].as_str().map(str::to_owned)).collect();

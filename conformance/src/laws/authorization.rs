@@ -59,9 +59,9 @@ fn changes() -> impl Strategy<Value = Change> {
 /// # Errors
 /// [`Broken`] if the law does not hold or cannot be tested.
 pub fn redirect_exact(test: &LawTest<'_>) -> Result<(), Broken> {
-    let mut scene = test.given(&["signed-in"])?;
-    let client_id = member(&scene.vars, "public.client_id")?.to_owned();
-    let registered: Vec<String> = scene
+    let mut context = test.given(&["signed-in"])?;
+    let client_id = member(&context.vars, "public.client_id")?.to_owned();
+    let registered: Vec<String> = context
         .vars
         .get("public.redirect_uris")
         .and_then(|uris| serde_json::from_value(uris.clone()).ok())
@@ -76,11 +76,11 @@ pub fn redirect_exact(test: &LawTest<'_>) -> Result<(), Broken> {
             "response_type": "code", "client_id": client_id, "redirect_uri": other.replace('$', "%24"),
             "scope": "openid", "state": "law", "code_challenge": "$pkce.challenge", "code_challenge_method": "S256",
         });
-        let (answer, shown) = test.ask(&mut scene, json!({ "get": "authorize", "query": query }))?;
+        let (answer, shown) = test.ask(&mut context, json!({ "get": "authorize", "query": query }))?;
         let Some(location) = answer.header("location") else { return Ok(None) };
         // A redirect to a page of the server is an error page or a sign-in, and the client must not be
         // reached.
-        let base = &test.world.target.addresses.base_url;
+        let base = &test.environment.target.addresses.base_url;
         let own = Url::parse(base).ok().and_then(|base| base.join(&location).ok());
         let is_own = own.is_some_and(|to| Url::parse(base).is_ok_and(|base| to.origin() == base.origin()));
         let difference = format!("a redirect URI that is not registered is used: {other} leads to {location}");
@@ -94,15 +94,15 @@ pub fn redirect_exact(test: &LawTest<'_>) -> Result<(), Broken> {
 /// [`Broken`] if the law does not hold or cannot be tested.
 pub fn code_once(test: &LawTest<'_>) -> Result<(), Broken> {
     test.for_all(&(2_usize..10), 10, |at_once| {
-        let mut scene = test.given(&["code"])?;
+        let mut context = test.given(&["code"])?;
         let form = json!({
             "grant_type": "authorization_code", "client_id": "$public.client_id", "redirect_uri": "$redirect_uri",
             "code": "$code", "code_verifier": "$verifier",
         });
         let request = serde_json::from_value(json!({ "post": "token", "form": form }))
             .map_err(|error: serde_json::Error| Broken::Inconclusive(error.to_string()))?;
-        let sent_request = build_request(&request, &scene.vars).map_err(|error| Broken::Lacking(error.to_string()))?;
-        let target = &test.world.target;
+        let sent_request = build_request(&request, &context.vars).map_err(|error| Broken::Lacking(error.to_string()))?;
+        let target = &test.environment.target;
         let redeem = async || Ok(target.send(&sent_request, &mut CookieJar::new()).await?.status.as_u16());
         let statuses: Result<Vec<u16>, crate::environment::SetupError> =
             test.wait(join_all((0..at_once).map(|_| redeem()))).into_iter().collect();
@@ -110,7 +110,7 @@ pub fn code_once(test: &LawTest<'_>) -> Result<(), Broken> {
         if statuses.iter().filter(|status| **status == 200).count() <= 1 {
             return Ok(None);
         }
-        let (_, shown) = test.ask(&mut scene, json!({ "post": "token", "form": form }))?;
+        let (_, shown) = test.ask(&mut context, json!({ "post": "token", "form": form }))?;
         Ok(Some(failure(vec![shown], format!("{at_once} concurrent requests with one code: {statuses:?}"))))
     })
 }

@@ -89,9 +89,9 @@ fn ask_both(
 
 /// The part of an answer that servers must agree on: success, result, and the codes of an expansion. Messages
 /// and the order of codes are their own.
-fn essence(answer: &Answer) -> Value {
-    let body = answer.json().unwrap_or_default();
-    if !answer.status.is_success() {
+fn essence(response: &Answer) -> Value {
+    let body = response.json().unwrap_or_default();
+    if !response.status.is_success() {
         return "error".into();
     }
     let mut codes = Vec::new();

@@ -21,15 +21,15 @@ struct Exported {
 }
 
 /// Exports the first Group and reads all files.
-fn export(test: &LawTest<'_>, scene: &mut CaseContext, query: &str) -> Result<Exported, Broken> {
-    let token = scene.vars.text("system_token").unwrap_or_default();
+fn export(test: &LawTest<'_>, context: &mut CaseContext, query: &str) -> Result<Exported, Broken> {
+    let token = context.vars.text("system_token").unwrap_or_default();
     let bearer = if token.is_empty() { Value::Null } else { "$system_token".into() };
     let kick_off = json!({ "get": format!("fhir/Group/$groups.0/$export{query}"), "bearer": bearer });
-    let (started, first) = test.ask(scene, kick_off)?;
+    let (started, first) = test.ask(context, kick_off)?;
     let status_url = started
         .header("content-location")
         .ok_or_else(|| Broken::Inconclusive(format!("the kick-off answers {}", started.status.as_u16())))?;
-    let (ended, second) = test.ask(scene, json!({ "get": status_url, "bearer": bearer, "poll": 202 }))?;
+    let (ended, second) = test.ask(context, json!({ "get": status_url, "bearer": bearer, "poll": 202 }))?;
     let manifest = ended.json().unwrap_or_default();
     let mut exported = Exported {
         ids: BTreeMap::new(),
@@ -40,7 +40,7 @@ fn export(test: &LawTest<'_>, scene: &mut CaseContext, query: &str) -> Result<Ex
     for output in manifest["output"].as_array().into_iter().flatten() {
         let (kind, url) =
             (output["type"].as_str().unwrap_or_default(), output["url"].as_str().unwrap_or_default());
-        let (file, shown) = test.ask(scene, json!({ "get": url, "bearer": bearer }))?;
+        let (file, shown) = test.ask(context, json!({ "get": url, "bearer": bearer }))?;
         let text = file.text();
         let before = exported.faults.len();
         let lines = text.lines().filter(|line| !line.is_empty()).count();
@@ -72,9 +72,9 @@ fn export(test: &LawTest<'_>, scene: &mut CaseContext, query: &str) -> Result<Ex
 /// # Errors
 /// [`Broken`] if the law does not hold or cannot be tested.
 pub fn no_duplicates(test: &LawTest<'_>) -> Result<(), Broken> {
-    let mut scene = test.given(&["system-token"])?;
+    let mut context = test.given(&["system-token"])?;
     test.for_all(&Just(()), 60, |()| {
-        let Exported { faults, shown, .. } = export(test, &mut scene, "")?;
+        let Exported { faults, shown, .. } = export(test, &mut context, "")?;
         Ok((!faults.is_empty()).then_some(CaseFailure { exchanges: shown, differences: faults }))
     })
 }
@@ -84,11 +84,11 @@ pub fn no_duplicates(test: &LawTest<'_>) -> Result<(), Broken> {
 /// # Errors
 /// [`Broken`] if the law does not hold or cannot be tested.
 pub fn types_add_up(test: &LawTest<'_>) -> Result<(), Broken> {
-    let mut scene = test.given(&["system-token"])?;
+    let mut context = test.given(&["system-token"])?;
     test.for_all(&Just(()), 60, |()| {
-        let all = export(test, &mut scene, "")?;
+        let all = export(test, &mut context, "")?;
         for (kind, ids) in &all.ids {
-            let alone = export(test, &mut scene, &format!("?_type={kind}"))?;
+            let alone = export(test, &mut context, &format!("?_type={kind}"))?;
             let kind_alone = alone.ids.get(kind).cloned().unwrap_or_default();
             if kind_alone != *ids || alone.ids.len() > 1 {
                 let missing: Vec<_> = ids.symmetric_difference(&kind_alone).take(5).collect();
@@ -106,15 +106,15 @@ pub fn types_add_up(test: &LawTest<'_>) -> Result<(), Broken> {
 /// # Errors
 /// [`Broken`] if the law does not hold or cannot be tested.
 pub fn increments_add_up(test: &LawTest<'_>) -> Result<(), Broken> {
-    let mut scene = test.given(&["system-token"])?;
-    let all = export(test, &mut scene, "")?;
+    let mut context = test.given(&["system-token"])?;
+    let all = export(test, &mut context, "")?;
     let times: Vec<Timestamp> = all.updated.values().copied().collect::<BTreeSet<_>>().into_iter().collect();
     if times.is_empty() {
         return Err(Broken::Lacking("the resources of the export have no meta.lastUpdated".to_owned()));
     }
     test.for_all(&any::<Index>(), 20, |index| {
         let since = *index.get(&times);
-        let increment = export(test, &mut scene, &format!("?_since={since}"))?;
+        let increment = export(test, &mut context, &format!("?_since={since}"))?;
         // A resource that was changed at this very time may be in the export or not.
         let expected: BTreeSet<_> =
             all.updated.iter().filter(|(_, updated)| **updated > since).map(|(id, _)| id).collect();

@@ -39,7 +39,7 @@ impl From<SetupError> for Broken {
 /// The test of a law on a server.
 pub struct LawTest<'a> {
     /// Server, profile and preconditions.
-    pub world: &'a TestEnvironment,
+    pub environment: &'a TestEnvironment,
     pub(super) runtime: &'a Runtime,
     pub(super) budget: u32,
     pub(super) seed: u64,
@@ -50,8 +50,8 @@ pub type Finding = Option<CaseFailure>;
 
 impl<'a> LawTest<'a> {
     /// The test of a law with `budget` requests and the random values of `seed`.
-    pub fn new(world: &'a TestEnvironment, runtime: &'a Runtime, budget: u32, seed: u64) -> Self {
-        Self { world, runtime, budget, seed }
+    pub fn new(environment: &'a TestEnvironment, runtime: &'a Runtime, budget: u32, seed: u64) -> Self {
+        Self { environment, runtime, budget, seed }
     }
 
     /// Sets up preconditions.
@@ -59,25 +59,25 @@ impl<'a> LawTest<'a> {
     /// # Errors
     /// [`Broken`] if the target lacks something or does not behave as expected.
     pub fn given(&self, names: &[&str]) -> Result<CaseContext, Broken> {
-        let mut scene = CaseContext::new(self.world);
+        let mut context = CaseContext::new(self.environment);
         for name in names {
-            self.runtime.block_on(preconditions::set_up(self.world, name, &mut scene))?;
+            self.runtime.block_on(preconditions::set_up(self.environment, name, &mut context))?;
         }
-        Ok(scene)
+        Ok(context)
     }
 
     /// Sends a request in the form of the tables. Returns the response, and the exchange as text.
     ///
     /// # Errors
     /// [`Broken`] if the target does not answer, or lacks the endpoint.
-    pub fn ask(&self, scene: &mut CaseContext, request: Value) -> Result<(Answer, ShownExchange), Broken> {
+    pub fn ask(&self, context: &mut CaseContext, request: Value) -> Result<(Answer, ShownExchange), Broken> {
         let request: Request =
             serde_json::from_value(request).map_err(|error| Broken::Inconclusive(error.to_string()))?;
         let sent_request =
-            build_request(&request, &scene.vars).map_err(|error| Broken::Lacking(error.to_string()))?;
+            build_request(&request, &context.vars).map_err(|error| Broken::Lacking(error.to_string()))?;
         let repeated = sending::RepeatedStatus { poll: request.poll, expects_limit: false };
         let (answer, _) =
-            self.runtime.block_on(sending::exchange(self.world, scene, &sent_request, repeated))?;
+            self.runtime.block_on(sending::exchange(self.environment, context, &sent_request, repeated))?;
         let texts =
             ShownExchange { request: exchange::curl(&sent_request), answer: exchange::shown(&answer) };
         Ok((answer, texts))

@@ -119,7 +119,7 @@ pub fn compare(
     budget: u32,
     seed: u64,
 ) -> Verdict {
-    let test = |world| LawTest::new(world, runtime, budget, seed);
+    let test = |environment| LawTest::new(environment, runtime, budget, seed);
     let verdict = verdict(difference::differs(&test(first), &test(second)));
     verdict.map_texts(|text| second.target.secrets.mask(&first.target.secrets.mask(text)))
 }
@@ -134,17 +134,23 @@ fn verdict(tested: Result<(), Broken>) -> Verdict {
 }
 
 /// Tests a law with `budget` random values that `seed` determines.
-pub fn test(law: &Law, world: &TestEnvironment, runtime: &Runtime, budget: u32, seed: u64) -> CaseOutcome {
+pub fn test(
+    law: &Law,
+    environment: &TestEnvironment,
+    runtime: &Runtime,
+    budget: u32,
+    seed: u64,
+) -> CaseOutcome {
     let started = Instant::now();
-    let verdict = match world.lost() {
+    let verdict = match environment.lost() {
         Some(reason) => Verdict::Inconclusive { reason },
-        None => verdict((law.test)(&LawTest::new(world, runtime, budget, seed))),
+        None => verdict((law.test)(&LawTest::new(environment, runtime, budget, seed))),
     };
     CaseOutcome {
         id: law.id.to_owned(),
         covers: vec![law.id.to_owned()],
         level: Level::Must,
-        verdict: verdict.map_texts(|text| world.target.secrets.mask(text)),
+        verdict: verdict.map_texts(|text| environment.target.secrets.mask(text)),
         took_ms: super::run::verdict::milliseconds_since(started),
     }
 }

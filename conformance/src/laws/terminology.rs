@@ -94,8 +94,8 @@ impl Hierarchy {
 
 /// Returns whether the server uses resources that come with a request.
 pub(crate) fn accepts_resources(test: &LawTest<'_>) -> bool {
-    test.world.target.treatment.house_rules
-        || test.world.target.profile.get("tx_resources").is_some_and(|accepts| *accepts == true)
+    test.environment.target.treatment.house_rules
+        || test.environment.target.profile.get("tx_resources").is_some_and(|accepts| *accepts == true)
 }
 
 /// Fails the law unless the server uses resources that come with a request.
@@ -112,15 +112,15 @@ pub(crate) fn parameter(name: &str, kind: &str, value: &str) -> Value {
     json!({ "name": name, format!("value{kind}"): value })
 }
 
-fn bearer(scene: &CaseContext) -> Value {
-    let token = scene.vars.text("system_token").unwrap_or_default();
+fn bearer(context: &CaseContext) -> Value {
+    let token = context.vars.text("system_token").unwrap_or_default();
     if token.is_empty() { Value::Null } else { "$system_token".into() }
 }
 
 /// The request of an operation in the form of the tables.
-pub(crate) fn post(scene: &CaseContext, operation: &str, parameters: Vec<Value>) -> Value {
+pub(crate) fn post(context: &CaseContext, operation: &str, parameters: Vec<Value>) -> Value {
     let body = json!({ "resourceType": "Parameters", "parameter": parameters });
-    json!({ "post": format!("fhir/{operation}"), "json": body, "bearer": bearer(scene) })
+    json!({ "post": format!("fhir/{operation}"), "json": body, "bearer": bearer(context) })
 }
 
 /// The value of a parameter of a Parameters resource.
@@ -133,7 +133,7 @@ pub(crate) fn found<'a>(body: &'a Value, name: &str) -> Option<&'a Value> {
 /// Asks `$subsumes`; the outcome is `None` if the server reports an error.
 fn subsumes(
     test: &LawTest<'_>,
-    scene: &mut CaseContext,
+    context: &mut CaseContext,
     hierarchy: &Hierarchy,
     (a, b): (&str, &str),
 ) -> Result<(String, ShownExchange), Broken> {
@@ -143,8 +143,8 @@ fn subsumes(
         parameter("codeB", "Code", b),
         parameter("system", "Uri", SYSTEM),
     ]);
-    let request = post(scene, "CodeSystem/$subsumes", parameters);
-    let (answer, shown) = test.ask(scene, request)?;
+    let request = post(context, "CodeSystem/$subsumes", parameters);
+    let (answer, shown) = test.ask(context, request)?;
     let body = answer.json().unwrap_or_default();
     match found(&body, "outcome").and_then(Value::as_str) {
         Some(outcome) => Ok((outcome.to_owned(), shown)),
@@ -160,13 +160,13 @@ fn subsumes(
 /// [`Broken`] if the law does not hold or cannot be tested.
 pub fn mirrored(test: &LawTest<'_>) -> Result<(), Broken> {
     needs_resources(test)?;
-    let mut scene = test.given(&["system-token"])?;
+    let mut context = test.given(&["system-token"])?;
     let values = (hierarchies(), any::<Index>(), any::<Index>());
     test.for_all(&values, 2, |(hierarchy, a, b)| {
         let codes = hierarchy.codes();
         let (a, b) = (a.get(&codes), b.get(&codes));
-        let (forward, first) = subsumes(test, &mut scene, &hierarchy, (a, b))?;
-        let (backward, second) = subsumes(test, &mut scene, &hierarchy, (b, a))?;
+        let (forward, first) = subsumes(test, &mut context, &hierarchy, (a, b))?;
+        let (backward, second) = subsumes(test, &mut context, &hierarchy, (b, a))?;
         let mirror = match forward.as_str() {
             "subsumes" => "subsumed-by",
             "subsumed-by" => "subsumes",
@@ -189,7 +189,7 @@ pub fn mirrored(test: &LawTest<'_>) -> Result<(), Broken> {
 /// [`Broken`] if the law does not hold or cannot be tested.
 pub fn transitive(test: &LawTest<'_>) -> Result<(), Broken> {
     needs_resources(test)?;
-    let mut scene = test.given(&["system-token"])?;
+    let mut context = test.given(&["system-token"])?;
     let values = (hierarchies(), any::<Index>());
     test.for_all(&values, 3, |(hierarchy, lowest)| {
         // A code, its parent and the parent of that.
@@ -200,7 +200,7 @@ pub fn transitive(test: &LawTest<'_>) -> Result<(), Broken> {
         let [a, b, c] = [a, b, c].map(|index| format!("c{index}"));
         let mut exchanges = Vec::new();
         for (upper, lower) in [(&a, &b), (&b, &c), (&a, &c)] {
-            let (outcome, exchange) = subsumes(test, &mut scene, &hierarchy, (upper, lower))?;
+            let (outcome, exchange) = subsumes(test, &mut context, &hierarchy, (upper, lower))?;
             exchanges.push(exchange);
             if outcome != "subsumes" {
                 let difference =
@@ -217,19 +217,19 @@ pub fn transitive(test: &LawTest<'_>) -> Result<(), Broken> {
 /// # Errors
 /// [`Broken`] if the law does not hold or cannot be tested.
 pub fn get_equals_post(test: &LawTest<'_>) -> Result<(), Broken> {
-    let mut scene = test.given(&["system-token"])?;
-    let questions = stored_questions(test, &mut scene)?;
+    let mut context = test.given(&["system-token"])?;
+    let questions = stored_questions(test, &mut context)?;
     test.for_all(&any::<Index>(), 2, |index| {
         let (operation, parameters) = index.get(&questions);
         let query: serde_json::Map<_, _> = parameters
             .iter()
             .map(|(name, _, value)| ((*name).to_owned(), Value::from(value.as_str())))
             .collect();
-        let get = json!({ "get": format!("fhir/{operation}"), "query": query, "bearer": bearer(&scene) });
-        let (by_get, first) = test.ask(&mut scene, get)?;
+        let get = json!({ "get": format!("fhir/{operation}"), "query": query, "bearer": bearer(&context) });
+        let (by_get, first) = test.ask(&mut context, get)?;
         let all = parameters.iter().map(|(name, kind, value)| parameter(name, kind, value)).collect();
-        let request = post(&scene, operation, all);
-        let (by_post, second) = test.ask(&mut scene, request)?;
+        let request = post(&context, operation, all);
+        let (by_post, second) = test.ask(&mut context, request)?;
         Ok(compared(&by_get, &by_post, vec![first, second]))
     })
 }
@@ -240,10 +240,10 @@ fn compared(
     by_post: &crate::wire::exchange::Answer,
     shown: Vec<ShownExchange>,
 ) -> Finding {
-    let parts = |answer: &crate::wire::exchange::Answer| {
-        let body = answer.json().unwrap_or_default();
+    let parts = |response: &crate::wire::exchange::Answer| {
+        let body = response.json().unwrap_or_default();
         let values = ["result", "display", "outcome", "code", "name"].map(|name| found(&body, name).cloned());
-        (answer.status.as_u16(), values)
+        (response.status.as_u16(), values)
     };
     let (get, post) = (parts(by_get), parts(by_post));
     let text = |(status, named): &(u16, [Option<Value>; 5])| {
@@ -257,17 +257,20 @@ fn compared(
 pub(crate) type Question = (&'static str, Vec<(&'static str, &'static str, String)>);
 
 /// Returns questions about the code systems and value sets of the profile.
-pub(crate) fn stored_questions(test: &LawTest<'_>, scene: &mut CaseContext) -> Result<Vec<Question>, Broken> {
+pub(crate) fn stored_questions(
+    test: &LawTest<'_>,
+    context: &mut CaseContext,
+) -> Result<Vec<Question>, Broken> {
     let urls = |name: &str| -> Vec<String> {
-        let all = test.world.target.profile.get(name).and_then(Value::as_array);
+        let all = test.environment.target.profile.get(name).and_then(Value::as_array);
         all.into_iter().flatten().filter_map(|one| one["url"].as_str().map(str::to_owned)).collect()
     };
     let (systems, sets) = (urls("code_systems"), urls("value_sets"));
     let mut questions: Vec<Question> = Vec::new();
     for system in &systems {
         let request =
-            json!({ "get": "fhir/CodeSystem", "query": { "url": system }, "bearer": bearer(scene) });
-        let (answer, _) = test.ask(scene, request)?;
+            json!({ "get": "fhir/CodeSystem", "query": { "url": system }, "bearer": bearer(context) });
+        let (answer, _) = test.ask(context, request)?;
         let bundle = answer.json().unwrap_or_default();
         let mut codes = vec!["no-such-code".to_owned()];
         collect_codes(&bundle["entry"][0]["resource"]["concept"], &mut codes);
@@ -315,12 +318,12 @@ fn collect_codes(concepts: &Value, codes: &mut Vec<String>) {
 /// [`Broken`] if the law does not hold or cannot be tested.
 pub fn agrees_with_expand(test: &LawTest<'_>) -> Result<(), Broken> {
     needs_resources(test)?;
-    let mut scene = test.given(&["system-token"])?;
+    let mut context = test.given(&["system-token"])?;
     test.for_all(&(hierarchies(), any::<Index>()), 2, |(hierarchy, code)| {
         let mut parameters = hierarchy.resources();
         parameters.push(parameter("url", "Uri", SET));
-        let request = post(&scene, "ValueSet/$expand", parameters);
-        let (expansion, first) = test.ask(&mut scene, request)?;
+        let request = post(&context, "ValueSet/$expand", parameters);
+        let (expansion, first) = test.ask(&mut context, request)?;
         let expansion = expansion.json().unwrap_or_default();
         if expansion["resourceType"] != "ValueSet" {
             return Err(Broken::Lacking("$expand with tx-resource is not supported".to_owned()));
@@ -332,14 +335,14 @@ pub fn agrees_with_expand(test: &LawTest<'_>) -> Result<(), Broken> {
         let mut parameters = hierarchy.resources();
         let question = [("url", "Uri", SET), ("system", "Uri", SYSTEM), ("code", "Code", code)];
         parameters.extend(question.map(|(name, kind, value)| parameter(name, kind, value)));
-        let request = post(&scene, "ValueSet/$validate-code", parameters);
-        let (answer, second) = test.ask(&mut scene, request)?;
+        let request = post(&context, "ValueSet/$validate-code", parameters);
+        let (answer, second) = test.ask(&mut context, request)?;
         let body = answer.json().unwrap_or_default();
         let (is_listed, result) = (codes_in_list.contains(code), found(&body, "result").and_then(Value::as_bool));
-        let answer = result.map_or("has no result".to_owned(), |result| format!("answers {result}"));
+        let response = result.map_or("has no result".to_owned(), |result| format!("answers {result}"));
         let verb = if is_listed { "lists" } else { "does not list" };
         let difference = format!(
-            "{code}: $validate-code {answer}, and $expand {verb} it; the set contains {}, and the codes are {hierarchy}",
+            "{code}: $validate-code {response}, and $expand {verb} it; the set contains {}, and the codes are {hierarchy}",
             hierarchy.root()
         );
         Ok((result != Some(is_listed)).then(|| failure(vec![first, second], difference)))

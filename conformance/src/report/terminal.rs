@@ -202,9 +202,9 @@ fn coloured_summary(summary: &RunSummary) -> String {
 }
 
 /// The first lines of a response, without the rest of long lines. The other reports contain all of it.
-fn shown_lines(answer: &str) -> impl Iterator<Item = String> {
-    let count = answer.lines().count();
-    let lines = answer.lines().take(LINES).map(|line| match line.char_indices().nth(COLUMNS) {
+fn shown_lines(response: &str) -> impl Iterator<Item = String> {
+    let count = response.lines().count();
+    let lines = response.lines().take(LINES).map(|line| match line.char_indices().nth(COLUMNS) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line.to_owned(),
     });

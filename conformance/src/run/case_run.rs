@@ -23,15 +23,15 @@ const MAX_REPEATS_ELSEWHERE: usize = 25;
 
 /// Runs one case. `gap` is the reason why it is known to fail.
 pub async fn outcome(
-    world: &TestEnvironment,
+    environment: &TestEnvironment,
     spec: &Specification,
     case: &Case,
     gap: Option<&str>,
 ) -> CaseOutcome {
     let started = Instant::now();
-    let tried = match world.lost() {
+    let tried = match environment.lost() {
         Some(reason) => Err(Verdict::Inconclusive { reason }),
-        None => try_case(world, case).await,
+        None => try_case(environment, case).await,
     };
     CaseOutcome {
         id: case.id.clone(),
@@ -39,43 +39,47 @@ pub async fn outcome(
         level: spec.level_of(case),
         // All texts are masked at the end, because a step may reveal a secret that an earlier exchange
         // contains.
-        verdict: weigh(tried, gap).map_texts(|text| world.target.secrets.mask(text)),
+        verdict: weigh(tried, gap).map_texts(|text| environment.target.secrets.mask(text)),
         took_ms: super::verdict::milliseconds_since(started),
     }
 }
 
 /// Runs the steps of a case. On a server that is not ours, cases that start exports take turns, and each
 /// deletes its exports at its end, because servers limit how many run at once.
-async fn try_case(world: &TestEnvironment, case: &Case) -> Result<(), Verdict> {
-    let mut scene = CaseContext::new(world);
+async fn try_case(environment: &TestEnvironment, case: &Case) -> Result<(), Verdict> {
+    let mut context = CaseContext::new(environment);
     let starts_export = case.steps.iter().any(|step| step.request.to.ends_with("$export"));
-    if !starts_export || !world.target.treatment.is_shared {
-        return try_steps(world, &mut scene, case).await;
+    if !starts_export || !environment.target.treatment.is_shared {
+        return try_steps(environment, &mut context, case).await;
     }
-    let _turn = world.shared.exports.lock().await;
-    let tried = try_steps(world, &mut scene, case).await;
-    for deletion in std::mem::take(&mut scene.deletions) {
+    let _turn = environment.shared.exports.lock().await;
+    let tried = try_steps(environment, &mut context, case).await;
+    for deletion in std::mem::take(&mut context.deletions) {
         // The end of the run reports what cannot be deleted.
-        drop(world.target.send(&deletion, &mut scene.cookies).await);
+        drop(environment.target.send(&deletion, &mut context.cookies).await);
     }
     tried
 }
 
-async fn try_steps(world: &TestEnvironment, scene: &mut CaseContext, case: &Case) -> Result<(), Verdict> {
+async fn try_steps(
+    environment: &TestEnvironment,
+    context: &mut CaseContext,
+    case: &Case,
+) -> Result<(), Verdict> {
     for precondition in &case.given {
-        let ready = preconditions::set_up(world, precondition, scene).await;
+        let ready = preconditions::set_up(environment, precondition, context).await;
         if let Err(error) = ready {
-            return Err(not_set_up(world, precondition, error).await);
+            return Err(not_set_up(environment, precondition, error).await);
         }
     }
-    scene.set_cookies(&world.target);
+    context.set_cookies(&environment.target);
     let mut failed: Option<CaseFailure> = None;
     let mut exchanges = Vec::new();
     for (number, step) in (1..).zip(&case.steps) {
-        if step.only_house && !scene.target(world).treatment.house_rules {
+        if step.only_house && !context.target(environment).treatment.house_rules {
             continue;
         }
-        let differences = try_step(world, scene, step, &mut exchanges).await?;
+        let differences = try_step(environment, context, step, &mut exchanges).await?;
         if differences.is_empty() {
             continue;
         }
@@ -97,34 +101,35 @@ async fn try_steps(world: &TestEnvironment, scene: &mut CaseContext, case: &Case
 /// Sends the request of a step as often as the row says, and compares each response. Returns the differences
 /// of the first response that has any, and adds its exchange to `exchanges`.
 async fn try_step(
-    world: &TestEnvironment,
-    scene: &mut CaseContext,
+    environment: &TestEnvironment,
+    context: &mut CaseContext,
     step: &Step,
     exchanges: &mut Vec<ShownExchange>,
 ) -> Result<Vec<Difference>, Verdict> {
     let mut seen_parts = SeenParts::new();
-    let items = items(world, scene, step)?;
-    let most = if scene.is_own_server(world) { usize::MAX } else { MAX_REPEATS_ELSEWHERE };
+    let items = items(environment, context, step)?;
+    let most = if context.is_own_server(environment) { usize::MAX } else { MAX_REPEATS_ELSEWHERE };
     let times = items.as_ref().map_or(step.request.times.min(most), Vec::len);
     for round in 0..times {
         if let Some(items) = &items {
-            scene.vars.set("item", items[round].clone());
+            context.vars.set("item", items[round].clone());
         }
         // A report shows the last round of a repeated request only.
         if round > 0 {
             exchanges.pop();
         }
-        let request = build_request(&step.request, &scene.vars).map_err(|error| not_built(world, error))?;
-        let exchanged = match send_step(world, scene, step, &request).await {
+        let request =
+            build_request(&step.request, &context.vars).map_err(|error| not_built(environment, error))?;
+        let exchanged = match send_step(environment, context, step, &request).await {
             Ok(exchanged) => exchanged,
             Err(error) => {
-                let difference = not_answered(world, scene, error).await?;
+                let difference = not_answered(environment, context, error).await?;
                 exchanges.push(ShownExchange { request: exchange::curl(&request), answer: String::new() });
                 return Ok(vec![difference]);
             }
         };
-        scene.deletions.extend(deletion_of_export(&request, &exchanged.answer));
-        if let Some(verdict) = step_check::untested(world, scene, step, &exchanged.answer) {
+        context.deletions.extend(deletion_of_export(&request, &exchanged.answer));
+        if let Some(verdict) = step_check::untested(environment, context, step, &exchanged.answer) {
             return Err(verdict);
         }
         exchanges.push(ShownExchange {
@@ -132,10 +137,10 @@ async fn try_step(
             answer: exchange::shown(&exchanged.answer),
         });
         let compared =
-            step_check::differences(world, scene, step, &request, exchanged, &mut seen_parts).await;
+            step_check::differences(environment, context, step, &request, exchanged, &mut seen_parts).await;
         let differences = compared.map_err(|error| match error {
             CheckError::Ended(verdict) => verdict,
-            CheckError::Variable(error) => not_built(world, error.into()),
+            CheckError::Variable(error) => not_built(environment, error.into()),
         })?;
         if !differences.is_empty() {
             return Ok(differences);
@@ -145,27 +150,33 @@ async fn try_step(
 }
 
 /// The items for which a step is repeated, if it names a list.
-fn items(world: &TestEnvironment, scene: &CaseContext, step: &Step) -> Result<Option<Vec<Value>>, Verdict> {
+fn items(
+    environment: &TestEnvironment,
+    context: &CaseContext,
+    step: &Step,
+) -> Result<Option<Vec<Value>>, Verdict> {
     let Some(list) = &step.request.each else { return Ok(None) };
     // Without an item, nothing would be compared.
-    let items = scene.vars.get(list).and_then(Value::as_array).filter(|items| !items.is_empty());
+    let items = context.vars.get(list).and_then(Value::as_array).filter(|items| !items.is_empty());
     match items {
         Some(items) => Ok(Some(items.clone())),
-        None => Err(not_built(world, UnknownVariable(list.clone()).into())),
+        None => Err(not_built(environment, UnknownVariable(list.clone()).into())),
     }
 }
 
 /// The difference for a request without a response, or the verdict if the case is not tested for this reason.
 async fn not_answered(
-    world: &TestEnvironment,
-    scene: &CaseContext,
+    environment: &TestEnvironment,
+    context: &CaseContext,
     error: SetupError,
 ) -> Result<Difference, Verdict> {
     match error {
         // A server of another maker may ask for any pause; the case is not tested if the run ends before.
-        SetupError::TooSlow(reason) if !scene.is_own_server(world) => Err(Verdict::Inconclusive { reason }),
-        SetupError::Lacking(reason) if !scene.is_own_server(world) => Err(Verdict::Skip { reason }),
-        error => match world.find_lost(&error).await {
+        SetupError::TooSlow(reason) if !context.is_own_server(environment) => {
+            Err(Verdict::Inconclusive { reason })
+        }
+        SetupError::Lacking(reason) if !context.is_own_server(environment) => Err(Verdict::Skip { reason }),
+        error => match environment.find_lost(&error).await {
             Some(reason) => Err(Verdict::Inconclusive { reason }),
             None => Ok(error.to_string()),
         },
@@ -174,12 +185,12 @@ async fn not_answered(
 
 /// The verdict on a case whose precondition was not set up. Another case reports what failed there, so this
 /// case only states it.
-async fn not_set_up(world: &TestEnvironment, precondition: &str, error: SetupError) -> Verdict {
+async fn not_set_up(environment: &TestEnvironment, precondition: &str, error: SetupError) -> Verdict {
     match error {
         SetupError::Lacking(reason) => Verdict::Skip { reason },
-        SetupError::Variable(error) if !world.target.treatment.house_rules => lacking(&error),
+        SetupError::Variable(error) if !environment.target.treatment.house_rules => lacking(&error),
         error => {
-            let reason = match world.find_lost(&error).await {
+            let reason = match environment.find_lost(&error).await {
                 Some(reason) => reason,
                 None => format!("given '{precondition}': {error}"),
             };
@@ -189,10 +200,10 @@ async fn not_set_up(world: &TestEnvironment, precondition: &str, error: SetupErr
 }
 
 /// The verdict on a case whose request or expectation cannot be filled in.
-fn not_built(world: &TestEnvironment, error: BuildError) -> Verdict {
+fn not_built(environment: &TestEnvironment, error: BuildError) -> Verdict {
     match error {
-        BuildError::Variable(error) if !world.target.treatment.house_rules => lacking(&error),
-        BuildError::Destination(error) if !world.target.treatment.house_rules => {
+        BuildError::Variable(error) if !environment.target.treatment.house_rules => lacking(&error),
+        BuildError::Destination(error) if !environment.target.treatment.house_rules => {
             Verdict::Skip { reason: error.to_string() }
         }
         error => Verdict::Fail(CaseFailure::before(error.to_string())),

@@ -172,8 +172,8 @@ pub fn text(
             if let Some(value) = measure(pattern, actual) {
                 match value {
                     Ok(fits) => fits,
-                    Err(why) => {
-                        out.push(format!("{path}: the row's '{pattern}' is wrong: {why}"));
+                    Err(reason) => {
+                        out.push(format!("{path}: the row's '{pattern}' is wrong: {reason}"));
                         return Ok(());
                     }
                 }

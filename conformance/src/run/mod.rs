@@ -136,7 +136,7 @@ pub struct RunOptions {
 /// Runs cases concurrently and reports to the listeners. Starts no further case once `stop` is true, and then
 /// deletes what the run has created.
 pub async fn run(
-    world: &TestEnvironment,
+    environment: &TestEnvironment,
     spec: &Specification,
     options: &RunOptions,
     stop: &AtomicBool,
@@ -148,7 +148,7 @@ pub async fn run(
     if let Some(seed) = options.seed {
         fastrand::Rng::with_seed(seed).shuffle(&mut cases);
     }
-    let target = world.target.addresses.base_url.as_str();
+    let target = environment.target.addresses.base_url.as_str();
     let covered: BTreeSet<&String> = cases.iter().flat_map(|case| &case.covers).collect();
     emit(&RunEvent::Start(&RunStart {
         suite: SUITE,
@@ -164,14 +164,14 @@ pub async fn run(
     }));
     let mut end = RunEnd::default();
     let stated =
-        world.target.profile.get("jobs").and_then(Value::as_u64).map(|jobs| jobs.clamp(1, 64) as usize);
-    let treatment = world.target.treatment;
+        environment.target.profile.get("jobs").and_then(Value::as_u64).map(|jobs| jobs.clamp(1, 64) as usize);
+    let treatment = environment.target.treatment;
     let usual = stated.unwrap_or(treatment.cases_at_once);
     let jobs = if options.jobs == 0 { usual } else { options.jobs };
     let turns = Turns { lock: RwLock::new(()), are_shared: jobs > 1 && treatment.is_shared };
     let mut running = futures_util::stream::iter(&cases)
         .take_while(|_| std::future::ready(!stop.load(Ordering::Relaxed)))
-        .map(|case| one_case(world, spec, options, &turns, case))
+        .map(|case| one_case(environment, spec, options, &turns, case))
         // In the order of the cases, so that two reports of a run can be compared line by line.
         .buffered(jobs);
     let mut reported = 0;
@@ -189,9 +189,9 @@ pub async fn run(
     end.interrupted = reported < cases.len();
     end.skip_reasons = skips.into_iter().collect();
     end.skip_reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    end.lost = world.lost();
-    if world.local.is_none() {
-        end.leftovers = world.target.clean_up().await;
+    end.lost = environment.lost();
+    if environment.local.is_none() {
+        end.leftovers = environment.target.clean_up().await;
     }
     end.took_ms = milliseconds_since(begin);
     emit(&RunEvent::End(&end));
@@ -214,22 +214,22 @@ impl Turns {
     /// whether the server fails by itself or under the requests of several cases.
     async fn outcome(
         &self,
-        world: &TestEnvironment,
+        environment: &TestEnvironment,
         spec: &Specification,
         case: &Case,
         gap: Option<&str>,
     ) -> CaseOutcome {
-        let errors_before = world.target.server_errors();
+        let errors_before = environment.target.server_errors();
         let outcome = {
             let _beside_others = self.lock.read().await;
-            case_run::outcome(world, spec, case, gap).await
+            case_run::outcome(environment, spec, case, gap).await
         };
         let is_doubtful = matches!(outcome.verdict, Verdict::Fail(_) | Verdict::Inconclusive { .. });
-        if !self.are_shared || !is_doubtful || world.target.server_errors() == errors_before {
+        if !self.are_shared || !is_doubtful || environment.target.server_errors() == errors_before {
             return outcome;
         }
         let _alone = self.lock.write().await;
-        let alone = case_run::outcome(world, spec, case, gap).await;
+        let alone = case_run::outcome(environment, spec, case, gap).await;
         match alone.verdict {
             Verdict::Pass => {
                 let verdict = Verdict::Inconclusive { reason: PASSES_ALONE.to_owned() };
@@ -242,7 +242,7 @@ impl Turns {
 
 /// The outcome of a case: that of an earlier run, a skip, or that of running it now.
 async fn one_case(
-    world: &TestEnvironment,
+    environment: &TestEnvironment,
     spec: &Specification,
     options: &RunOptions,
     turns: &Turns,
@@ -258,7 +258,7 @@ async fn one_case(
         verdict,
         took_ms: 0,
     };
-    if let Some(reason) = options.selection.skip_reason(spec, case, world) {
+    if let Some(reason) = options.selection.skip_reason(spec, case, environment) {
         return without_running(Verdict::Skip { reason });
     }
     if options.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -266,7 +266,7 @@ async fn one_case(
         return without_running(Verdict::Inconclusive { reason });
     }
     // The list of the tables is about Trefoil.
-    let of_trefoil = || spec.gap_reason(&case.id).filter(|_| world.target.treatment.house_rules);
+    let of_trefoil = || spec.gap_reason(&case.id).filter(|_| environment.target.treatment.house_rules);
     let gap = options.baseline.get(&case.id).map(String::as_str).or_else(of_trefoil);
-    turns.outcome(world, spec, case, gap).await
+    turns.outcome(environment, spec, case, gap).await
 }

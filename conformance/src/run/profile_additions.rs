@@ -14,16 +14,16 @@ pub struct ProfileAdditions(Vec<(BTreeSet<String>, usize)>);
 
 impl ProfileAdditions {
     /// The members that the selected cases lack, with the number of cases; the largest number is first.
-    pub fn of(spec: &Specification, selection: &Selection, world: &TestEnvironment) -> Self {
+    pub fn of(spec: &Specification, selection: &Selection, environment: &TestEnvironment) -> Self {
         let mut counts: BTreeMap<BTreeSet<String>, usize> = BTreeMap::new();
         for case in selection.cases(spec) {
-            if world.local.is_some() || selection.other_skip_reason(spec, case, world).is_some() {
+            if environment.local.is_some() || selection.other_skip_reason(spec, case, environment).is_some() {
                 continue;
             }
-            let missing = missing_members(case, &world.target);
+            let missing = missing_members(case, &environment.target);
             // A member that the profile has in part is named with the part that it lacks.
             let members = missing.iter().map(|path| match path.split_once('.') {
-                Some((member, _)) if !world.target.profile.contains_key(member) => member,
+                Some((member, _)) if !environment.target.profile.contains_key(member) => member,
                 _ => path.as_str(),
             });
             let members: BTreeSet<_> = members.map(str::to_owned).collect();

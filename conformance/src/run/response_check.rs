@@ -42,9 +42,9 @@ impl Judge<'_> {
     pub fn check_response(
         &self,
         expect: &Expectation,
-        answer: &Answer,
+        response: &Answer,
     ) -> Result<Vec<Difference>, UnknownVariable> {
-        check_response(expect, answer, self)
+        check_response(expect, response, self)
     }
 
     /// Returns whether the status of a response is another one that the row permits.
@@ -57,31 +57,31 @@ impl Judge<'_> {
 
 fn check_response(
     expect: &Expectation,
-    answer: &Answer,
+    response: &Answer,
     judge: &Judge<'_>,
 ) -> Result<Vec<Difference>, UnknownVariable> {
     let vars = judge.vars;
     let mut out = Vec::new();
     if let Some(expected) = &expect.status
-        && !expected.matches(answer.status.as_u16())
-        && !judge.permits_status(expected, answer.status.as_u16())
+        && !expected.matches(response.status.as_u16())
+        && !judge.permits_status(expected, response.status.as_u16())
     {
-        out.push(format!("status: {} instead of {expected}", answer.status.as_u16()));
+        out.push(format!("status: {} instead of {expected}", response.status.as_u16()));
     }
     if let Some(expected) = &expect.content_type {
-        let actual = media_type(answer, expected, vars).map(Value::from);
+        let actual = media_type(response, expected, vars).map(Value::from);
         matcher::text("content type", expected, actual.as_ref(), vars, &mut out)?;
     }
-    check_headers(&expect.headers, answer, vars, judge.permits, &mut out)?;
+    check_headers(&expect.headers, response, vars, judge.permits, &mut out)?;
     if let Some(dialect) = expect.dialect {
-        check_error_format(dialect, answer, vars, &mut out)?;
+        check_error_format(dialect, response, vars, &mut out)?;
     }
     if let Some(expected) = &expect.json {
         let mut expected = Cow::Borrowed(expected);
         if judge.permits(Permit::Lifetime) && expected["expires_in"].is_number() {
             expected.to_mut()["expires_in"] = json!("$number");
         }
-        let json = answer.json();
+        let json = response.json();
         matcher::json("body", &expected, json.as_ref(), vars, &mut out)?;
         let parts = json.as_ref().map(|json| (json["expires_in"].as_u64(), json["access_token"].as_str()));
         if let Some((Some(lifetime), Some(token))) = parts {
@@ -89,15 +89,15 @@ fn check_response(
         }
     }
     if let Some(expected) = &expect.parameters {
-        check_parameters(expected, answer, vars, &mut out)?;
+        check_parameters(expected, response, vars, &mut out)?;
     }
     if let Some(expected) = &expect.location {
-        check_redirect(expected, answer, judge, &mut out)?;
+        check_redirect(expected, response, judge, &mut out)?;
     }
     for (source, expected) in &expect.jwt {
-        check_token(source, expected, answer, judge, &mut out)?;
+        check_token(source, expected, response, judge, &mut out)?;
     }
-    let text = answer.text();
+    let text = response.text();
     for part in &expect.body_contains {
         let part = vars.fill(part)?;
         if !text.contains(&part) {
@@ -123,8 +123,8 @@ fn check_response(
 
 /// The media type of a response. A server that sends FHIR resources as `application/json` fails one row; the
 /// other rows accept this media type instead of the expected one.
-fn media_type(answer: &Answer, expected: &str, vars: &Variables) -> Option<String> {
-    let stated = answer.media_type()?;
+fn media_type(response: &Answer, expected: &str, vars: &Variables) -> Option<String> {
+    let stated = response.media_type()?;
     let is_accepted = expected == FHIR_JSON && stated == "application/json" && adapt::has_plain_json(vars);
     Some(if is_accepted { FHIR_JSON.to_owned() } else { stated })
 }
@@ -155,13 +155,13 @@ fn is_own_page(location: Option<&str>, vars: &Variables) -> bool {
 /// [`UnknownVariable`] if an expected header contains an unknown variable.
 pub fn check_headers(
     expected: &BTreeMap<String, String>,
-    answer: &Answer,
+    response: &Answer,
     vars: &Variables,
     permits: &[Permit],
     out: &mut Vec<Difference>,
 ) -> Result<(), UnknownVariable> {
     for (name, pattern) in expected {
-        let actual = answer.header(name);
+        let actual = response.header(name);
         let may_lead_to_page = name == "location" && permits.contains(&Permit::ErrorPage);
         if may_lead_to_page && pattern == "$absent" && is_own_page(actual.as_deref(), vars) {
             continue;
@@ -181,7 +181,7 @@ const ISSUE_TYPES: &str = "invalid|structure|required|value|invariant|security|l
 /// Checks the format of an error.
 fn check_error_format(
     dialect: ErrorDialect,
-    answer: &Answer,
+    response: &Answer,
     vars: &Variables,
     out: &mut Vec<Difference>,
 ) -> Result<(), UnknownVariable> {
@@ -194,23 +194,23 @@ fn check_error_format(
         }
         ErrorDialect::Page => ("text/html", Value::Null),
     };
-    let media_type = media_type(answer, expected, vars).unwrap_or_default();
+    let media_type = media_type(response, expected, vars).unwrap_or_default();
     if media_type != expected {
         out.push(format!("content type: '{media_type}' instead of {expected}"));
     }
     match pattern {
         Value::Null => Ok(()),
-        pattern => matcher::json("body", &pattern, answer.json().as_ref(), vars, out),
+        pattern => matcher::json("body", &pattern, response.json().as_ref(), vars, out),
     }
 }
 
 fn check_parameters(
     expected: &BTreeMap<String, Value>,
-    answer: &Answer,
+    response: &Answer,
     vars: &Variables,
     out: &mut Vec<Difference>,
 ) -> Result<(), UnknownVariable> {
-    let body = answer.json().unwrap_or_default();
+    let body = response.json().unwrap_or_default();
     if body["resourceType"] != "Parameters" {
         out.push(format!("the body is not a Parameters resource but {}", body["resourceType"]));
     }
@@ -226,13 +226,13 @@ fn check_parameters(
 /// fragment, and with no parameters in the other part.
 fn check_redirect(
     expected: &ExpectedRedirect,
-    answer: &Answer,
+    response: &Answer,
     judge: &Judge<'_>,
     out: &mut Vec<Difference>,
 ) -> Result<(), UnknownVariable> {
     let vars = judge.vars;
     let to = vars.fill(&expected.to)?;
-    let Some(location) = answer.header("location") else {
+    let Some(location) = response.header("location") else {
         out.push("there is no Location".to_owned());
         return Ok(());
     };
@@ -298,11 +298,11 @@ fn check_redirect(
 fn check_token(
     source: &str,
     expected: &ExpectedJwt,
-    answer: &Answer,
+    response: &Answer,
     judge: &Judge<'_>,
     out: &mut Vec<Difference>,
 ) -> Result<(), UnknownVariable> {
-    let token = answer_part::find_part(answer, source);
+    let token = answer_part::find_part(response, source);
     let Some(token) = token.as_ref().and_then(Value::as_str) else {
         out.push(format!("{source}: there is no token"));
         return Ok(());
@@ -382,9 +382,9 @@ mod tests {
 
     use super::*;
 
-    fn found(expect: &Expectation, answer: &Answer, permits: &[Permit]) -> Vec<Difference> {
+    fn found(expect: &Expectation, response: &Answer, permits: &[Permit]) -> Vec<Difference> {
         let judge = Judge { vars: &Variables::default(), keys: &Value::Null, permits };
-        judge.check_response(expect, answer).unwrap()
+        judge.check_response(expect, response).unwrap()
     }
 
     #[track_caller]
@@ -394,12 +394,12 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        let answer = Answer {
+        let response = Answer {
             status: StatusCode::from_u16(status).unwrap(),
             headers: map,
             body: body.to_owned().into(),
         };
-        assert_eq!(found(&expect, &answer, &[]), differences);
+        assert_eq!(found(&expect, &response, &[]), differences);
     }
 
     #[test]
@@ -491,9 +491,9 @@ mod tests {
             headers: HeaderMap::new(),
             body: body.to_owned().into(),
         };
-        let differences = |expect: &str, answer: &Answer, permits: &[Permit]| {
+        let differences = |expect: &str, response: &Answer, permits: &[Permit]| {
             let expect: Expectation = toml::from_str(expect).unwrap();
-            found(&expect, answer, permits).len()
+            found(&expect, response, permits).len()
         };
         let lifetime = "json = { expires_in = 3600 }";
         assert_eq!(differences(lifetime, &answer(200, r#"{"expires_in":60}"#), &[Permit::Lifetime]), 0);

@@ -48,11 +48,16 @@ impl Selection {
 
     /// The reason why a case does not run on a target; `None` if it runs, as far as this is known without a
     /// request.
-    pub fn skip_reason(&self, spec: &Specification, case: &Case, world: &TestEnvironment) -> Option<String> {
-        self.other_skip_reason(spec, case, world).or_else(|| {
-            let missing = match &world.local {
+    pub fn skip_reason(
+        &self,
+        spec: &Specification,
+        case: &Case,
+        environment: &TestEnvironment,
+    ) -> Option<String> {
+        self.other_skip_reason(spec, case, environment).or_else(|| {
+            let missing = match &environment.local {
                 Some(_) => return None,
-                None => missing_members(case, &world.target),
+                None => missing_members(case, &environment.target),
             };
             let missing: Vec<_> = missing.into_iter().collect();
             (!missing.is_empty()).then(|| format!("the profile has no {}", missing.join(", ")))
@@ -64,14 +69,14 @@ impl Selection {
         &self,
         spec: &Specification,
         case: &Case,
-        world: &TestEnvironment,
+        environment: &TestEnvironment,
     ) -> Option<String> {
-        let target = &world.target;
+        let target = &environment.target;
         if spec.level_of(case) > self.level {
             return Some(format!("its level is {}", spec.level_of(case).keyword()));
         }
         // A local server is started for the run, so that it may be changed and has everything.
-        if world.local.is_some() {
+        if environment.local.is_some() {
             return None;
         }
         if !self.write && case.uses.contains(&Use::Feature(Feature::Writes)) {

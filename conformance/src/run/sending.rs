@@ -34,50 +34,51 @@ pub(super) struct Exchanged {
 /// Sends the request of a step. If the row permits it, the pages between the request and its end are filled
 /// in, as a person would do.
 pub(super) async fn send_step(
-    world: &TestEnvironment,
-    scene: &mut CaseContext,
+    environment: &TestEnvironment,
+    context: &mut CaseContext,
     step: &Step,
     sent_request: &SentRequest,
 ) -> Result<Exchanged, SetupError> {
-    let permits = scene.target(world).treatment.permits(step);
+    let permits = context.target(environment).treatment.permits(step);
     if permits.contains(&Permit::SignOutPage) {
         let redirect_uri = |(name, value): (Cow<'_, str>, Cow<'_, str>)| {
             (name == "post_logout_redirect_uri").then(|| value.into_owned())
         };
         let uris: Vec<String> = sent_request.url.query_pairs().find_map(redirect_uri).into_iter().collect();
-        let answer = browser::sign_out(&world.target, &mut scene.cookies, sent_request, &uris).await?;
-        return Ok(Exchanged { answer, pending: None });
+        let response =
+            browser::sign_out(&environment.target, &mut context.cookies, sent_request, &uris).await?;
+        return Ok(Exchanged { answer: response, pending: None });
     }
     let is_authorization = step.request.to.split('?').next() == Some("authorize");
     if is_authorization && permits.contains(&Permit::Redirect) {
-        let answer = authorize(world, scene, step, sent_request).await?;
-        return Ok(Exchanged { answer, pending: None });
+        let response = authorize(environment, context, step, sent_request).await?;
+        return Ok(Exchanged { answer: response, pending: None });
     }
     let status = step.expect.status.as_ref();
     let expects_limit = status.is_some_and(|status| status.matches(StatusCode::TOO_MANY_REQUESTS.as_u16()));
     let repeated = RepeatedStatus { poll: step.request.poll, expects_limit };
     if is_browser_request(step) {
-        let (answer, pending) = exchange(world, scene, sent_request, repeated).await?;
+        let (answer, pending) = exchange(environment, context, sent_request, repeated).await?;
         return Ok(Exchanged { answer, pending });
     }
     // An application does not have the cookies of the browser.
-    let cookies = std::mem::take(&mut scene.cookies);
-    let exchanged = exchange(world, scene, sent_request, repeated).await;
-    scene.cookies = cookies;
+    let cookies = std::mem::take(&mut context.cookies);
+    let exchanged = exchange(environment, context, sent_request, repeated).await;
+    context.cookies = cookies;
     exchanged.map(|(answer, pending)| Exchanged { answer, pending })
 }
 
 /// Sends an authorization request, and fills in the pages until the redirect to the client.
 async fn authorize(
-    world: &TestEnvironment,
-    scene: &mut CaseContext,
+    environment: &TestEnvironment,
+    context: &mut CaseContext,
     step: &Step,
     sent_request: &SentRequest,
 ) -> Result<Answer, SetupError> {
-    let person = applications::person(&scene.vars, "user").ok();
-    let redirect_uris = redirect_uris(scene.target(world), &sent_request.url);
+    let person = applications::person(&context.vars, "user").ok();
+    let redirect_uris = redirect_uris(context.target(environment), &sent_request.url);
     let is_silent = step.request.query.get("prompt").is_some_and(|prompt| prompt == "none");
-    let (target, cookies) = (&world.target, &mut scene.cookies);
+    let (target, cookies) = (&environment.target, &mut context.cookies);
     if !is_silent {
         let pages = browser::to_client(target, cookies, person.as_ref(), sent_request, &redirect_uris);
         return Ok(pages.await?.last);
@@ -92,13 +93,13 @@ async fn authorize(
         earlier.url.query_pairs_mut().clear().extend_pairs(pairs).append_pair("nonce", &random_text());
         browser::to_client(target, cookies, person.as_ref(), &earlier, &redirect_uris).await?;
     }
-    let answer = browser::silently(target, cookies, sent_request, &redirect_uris).await?;
+    let response = browser::silently(target, cookies, sent_request, &redirect_uris).await?;
     // A server may ask for the consent again each time (OpenID Connect Core 1.0, 3.1.2.1).
-    if !is_refused && browser::asks_for_consent(&answer) {
+    if !is_refused && browser::asks_for_consent(&response) {
         let reason = "the server asks for a consent each time, so that prompt=none cannot succeed";
         return Err(SetupError::Lacking(reason.to_owned()));
     }
-    Ok(answer)
+    Ok(response)
 }
 
 /// Returns whether a browser sends the request of a step, and not an application.
@@ -113,23 +114,23 @@ fn is_browser_request(step: &Step) -> bool {
 /// # Errors
 /// [`SetupError`] if there is no response, or if the status is still `poll` after the last repetition.
 pub async fn exchange(
-    world: &TestEnvironment,
-    scene: &mut CaseContext,
+    environment: &TestEnvironment,
+    context: &mut CaseContext,
     request: &SentRequest,
     RepeatedStatus { poll, expects_limit }: RepeatedStatus,
 ) -> Result<(Answer, Option<Answer>), SetupError> {
-    let target = scene.own.as_ref().map_or(&world.target, |own| &own.1);
+    let target = context.own.as_ref().map_or(&environment.target, |own| &own.1);
     let mut pauses = target.poll_pauses();
     let mut pending = None;
     loop {
-        let answer = match expects_limit {
-            true => target.send_once(request, &mut scene.cookies).await?,
-            false => target.send(request, &mut scene.cookies).await?,
+        let response = match expects_limit {
+            true => target.send_once(request, &mut context.cookies).await?,
+            false => target.send(request, &mut context.cookies).await?,
         };
-        if Some(answer.status.as_u16()) != poll {
-            return Ok((answer, pending));
+        if Some(response.status.as_u16()) != poll {
+            return Ok((response, pending));
         }
-        pauses.wait(&answer).await?;
-        pending.get_or_insert(answer);
+        pauses.wait(&response).await?;
+        pending.get_or_insert(response);
     }
 }

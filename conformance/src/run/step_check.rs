@@ -39,25 +39,25 @@ impl From<UnknownVariable> for CheckError {
 
 /// The verdict that ends a case whose response says that the server does not do what the case tests.
 pub(super) fn untested(
-    world: &TestEnvironment,
-    scene: &CaseContext,
+    environment: &TestEnvironment,
+    context: &CaseContext,
     step: &Step,
-    answer: &Answer,
+    response: &Answer,
 ) -> Option<Verdict> {
-    let treatment = scene.target(world).treatment;
+    let treatment = context.target(environment).treatment;
     if treatment.house_rules {
         return None;
     }
-    let lacks = |part: &&String| answer_part::find_part(answer, part).is_none();
+    let lacks = |part: &&String| answer_part::find_part(response, part).is_none();
     if let Some(part) = step.needs.as_ref().filter(lacks) {
         return Some(Verdict::Skip { reason: format!("the server sends no {part}") });
     }
     let keeps_token = treatment.permits(step).contains(&Permit::KeepToken);
-    if keeps_token && answer.json().is_some_and(|json| json["error"] == "unsupported_token_type") {
+    if keeps_token && response.json().is_some_and(|json| json["error"] == "unsupported_token_type") {
         return Some(Verdict::Skip { reason: "the server does not revoke tokens of this type".to_owned() });
     }
     step.expect.jwt.keys().find_map(|source| {
-        let token = answer_part::find_part(answer, source);
+        let token = answer_part::find_part(response, source);
         let alg = token.as_ref().and_then(Value::as_str).and_then(jose::unknown_algorithm)?;
         let reason = format!("{source}: the suite cannot verify signatures with {alg}");
         Some(Verdict::Inconclusive { reason })
@@ -66,32 +66,32 @@ pub(super) fn untested(
 
 /// Compares the responses to a step, and the page to which they lead. Returns the differences.
 pub(super) async fn differences<'a>(
-    world: &TestEnvironment,
-    scene: &mut CaseContext,
+    environment: &TestEnvironment,
+    context: &mut CaseContext,
     step: &'a Step,
     request: &SentRequest,
     Exchanged { answer, pending }: Exchanged,
     seen_parts: &mut SeenParts<'a>,
 ) -> Result<Vec<Difference>, CheckError> {
-    let target = scene.target(world);
+    let target = context.target(environment);
     let (keys, treatment) = (target.addresses.keys.clone(), target.treatment);
     let permits = treatment.permits(step);
     let leads_to_page = permits.contains(&Permit::ErrorPage) && answer.status.is_redirection();
     if step.expect.expects_error_page() && leads_to_page {
-        let page = check_page(world, scene, request, answer, (PageKind::Error, permits)).await;
+        let page = check_page(environment, context, request, answer, (PageKind::Error, permits)).await;
         return Ok(page.err().into_iter().collect());
     }
-    let mut differences = check_step(step, &answer, &mut scene.vars, &keys, treatment.house_rules)?;
+    let mut differences = check_step(step, &answer, &mut context.vars, &keys, treatment.house_rules)?;
     if let Some(pending) = pending {
         let expected = &step.expect.pending_headers;
-        response_check::check_headers(expected, &pending, &scene.vars, permits, &mut differences)?;
+        response_check::check_headers(expected, &pending, &context.vars, permits, &mut differences)?;
     }
     check_distinct(step, &answer, seen_parts, &mut differences);
-    check_expected_page(world, scene, step, request, answer, &mut differences).await?;
-    if step.expect.hidden_cookie && scene.cookies.are_readable() {
+    check_expected_page(environment, context, step, request, answer, &mut differences).await?;
+    if step.expect.hidden_cookie && context.cookies.are_readable() {
         differences.push("scripts can read every cookie: none has HttpOnly".to_owned());
     }
-    if step.expect.password_sent_once && scene.cookies.sent_password_twice {
+    if step.expect.password_sent_once && context.cookies.sent_password_twice {
         let text = "a form with a password is answered with 307 or 308, so that the browser sends it on";
         differences.push(text.to_owned());
     }
@@ -101,12 +101,12 @@ pub(super) async fn differences<'a>(
 /// Checks that parts differ from those of earlier responses to the same step.
 fn check_distinct<'a>(
     step: &'a Step,
-    answer: &Answer,
+    response: &Answer,
     seen_parts: &mut SeenParts<'a>,
     differences: &mut Vec<Difference>,
 ) {
     for source in &step.expect.distinct {
-        match answer_part::find_part(answer, source).map(|value| (source.as_str(), value)) {
+        match answer_part::find_part(response, source).map(|value| (source.as_str(), value)) {
             Some(part) if seen_parts.contains(&part) => {
                 differences.push(format!("{source}: {} was in an earlier response", part.1));
             }
@@ -118,25 +118,25 @@ fn check_distinct<'a>(
 
 /// Checks the page to which a response leads, if the step expects one.
 async fn check_expected_page(
-    world: &TestEnvironment,
-    scene: &mut CaseContext,
+    environment: &TestEnvironment,
+    context: &mut CaseContext,
     step: &Step,
     request: &SentRequest,
-    answer: Answer,
+    response: Answer,
     differences: &mut Vec<Difference>,
 ) -> Result<(), CheckError> {
     let Some(expected) = step.expect.page else { return Ok(()) };
-    let permits = scene.target(world).treatment.permits(step);
+    let permits = context.target(environment).treatment.permits(step);
     let is_about_page = step.expect.unframed || !step.expect.page_headers.is_empty();
-    match check_page(world, scene, request, answer, (expected, permits)).await {
+    match check_page(environment, context, request, response, (expected, permits)).await {
         Ok(page) => {
             let framing = step.expect.unframed.then(|| response_check::check_framing(&page));
             differences.extend(framing.flatten());
             let headers = &step.expect.page_headers;
-            response_check::check_headers(headers, &page, &scene.vars, permits, differences)?;
+            response_check::check_headers(headers, &page, &context.vars, permits, differences)?;
         }
         // Another row reports a missing page.
-        Err(difference) if is_about_page && !scene.is_own_server(world) => {
+        Err(difference) if is_about_page && !context.is_own_server(environment) => {
             let reason = format!("there is no page: {difference}");
             return Err(CheckError::Ended(Verdict::Skip { reason }));
         }
@@ -148,16 +148,16 @@ async fn check_expected_page(
 /// Follows the redirects of a response within the server, and compares the page to which they lead. Returns
 /// the page.
 async fn check_page(
-    world: &TestEnvironment,
-    scene: &mut CaseContext,
+    environment: &TestEnvironment,
+    context: &mut CaseContext,
     request: &SentRequest,
-    answer: Answer,
+    response: Answer,
     (expected, permits): (PageKind, &[Permit]),
 ) -> Result<Answer, Difference> {
-    let target = scene.own.as_ref().map_or(&world.target, |own| &own.1);
+    let target = context.own.as_ref().map_or(&environment.target, |own| &own.1);
     let redirect_uris = redirect_uris(target, &request.url);
     let elsewhere = permits.contains(&Permit::SignInElsewhere);
-    match browser::page_behind(target, &mut scene.cookies, request, answer, &redirect_uris).await {
+    match browser::page_behind(target, &mut context.cookies, request, response, &redirect_uris).await {
         Ok((kind, page)) if kind == expected => Ok(page),
         Ok((PageKind::Error, page)) if expected == PageKind::Refusal => Ok(page),
         Ok((PageKind::Scripted, page)) if expected != PageKind::Refusal => Ok(page),
@@ -165,7 +165,7 @@ async fn check_page(
         // The consent page may come first, but the server must require the sign-in before it answers the
         // client.
         Ok((PageKind::Consent, page)) if elsewhere => {
-            match browser::to_client(target, &mut scene.cookies, None, request, &redirect_uris).await {
+            match browser::to_client(target, &mut context.cookies, None, request, &redirect_uris).await {
                 Ok(arrival) if !arrival.is_refused() => {
                     Err("the request leads to a consent page and to the client, without a sign-in".to_owned())
                 }
@@ -189,14 +189,14 @@ fn page_error(error: &SetupError, expected: PageKind) -> Difference {
 /// [`UnknownVariable`] if the expectation contains an unknown variable.
 pub fn check_step(
     step: &Step,
-    answer: &Answer,
+    response: &Answer,
     vars: &mut Variables,
     keys: &Value,
     house: bool,
 ) -> Result<Vec<Difference>, UnknownVariable> {
     let (mut captured, mut missing) = (Variables::default(), Vec::new());
     for (name, source) in &step.capture {
-        match answer_part::find_part(answer, source) {
+        match answer_part::find_part(response, source) {
             Some(value) => captured.set(name, value),
             None => missing.push(format!("capture {name}: the answer has no {source}")),
         }
@@ -205,16 +205,16 @@ pub fn check_step(
     let mut variables = captured.clone();
     variables.extend_from(vars);
     let permits: &[Permit] = if house { &[] } else { &step.permits };
-    if permits.contains(&Permit::NarrowerScope) && has_narrower_scope(step, answer) {
+    if permits.contains(&Permit::NarrowerScope) && has_narrower_scope(step, response) {
         return Ok(missing);
     }
     let judge = Judge { vars: &variables, keys, permits };
-    let mut differences = judge.check_response(&step.expect, answer)?;
+    let mut differences = judge.check_response(&step.expect, response)?;
     if house {
         if let Some(more) = &step.house {
-            differences.extend(judge.check_response(more, answer)?);
+            differences.extend(judge.check_response(more, response)?);
         }
-        check_details(step, answer, &variables, &mut differences)?;
+        check_details(step, response, &variables, &mut differences)?;
     }
     differences.append(&mut missing);
     vars.extend_from(&captured);
@@ -224,7 +224,7 @@ pub fn check_step(
 /// Checks the rule of Trefoil that each issue of an error has a text.
 fn check_details(
     step: &Step,
-    answer: &Answer,
+    response: &Answer,
     vars: &Variables,
     out: &mut Vec<Difference>,
 ) -> Result<(), UnknownVariable> {
@@ -236,7 +236,7 @@ fn check_details(
         return Ok(());
     }
     let issue = json!({ "details": { "text": "$regex:.+" } });
-    matcher::json("body", &json!({ "issue": { "$each": issue } }), answer.json().as_ref(), vars, out)
+    matcher::json("body", &json!({ "issue": { "$each": issue } }), response.json().as_ref(), vars, out)
 }
 
 /// Returns whether a token endpoint ignores a part of the requested scope instead of refusing it, and states

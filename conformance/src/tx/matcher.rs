@@ -40,36 +40,38 @@ type MissingItems = RefCell<Vec<String>>;
 impl AnswerMatcher<'_> {
     /// A description of the first difference, or `None` if there is none, and the notes that the suite
     /// requests.
-    pub fn compare(&self, expected: &Value, answer: &Value) -> (Option<String>, Vec<String>) {
+    pub fn compare(&self, expected: &Value, response: &Value) -> (Option<String>, Vec<String>) {
         let notes = MissingItems::default();
-        let difference = self.value(expected, answer, "", &notes);
+        let difference = self.value(expected, response, "", &notes);
         (difference, notes.into_inner())
     }
 
-    fn value(&self, expected: &Value, answer: &Value, path: &str, notes: &MissingItems) -> Option<String> {
-        let same = match (expected, answer) {
-            (Value::Object(expected), Value::Object(answer)) => {
-                return self.object(expected, answer, path, notes);
+    fn value(&self, expected: &Value, response: &Value, path: &str, notes: &MissingItems) -> Option<String> {
+        let same = match (expected, response) {
+            (Value::Object(expected), Value::Object(response)) => {
+                return self.object(expected, response, path, notes);
             }
-            (Value::Array(expected), Value::Array(answer)) => {
-                return self.array(expected, answer, path, notes);
+            (Value::Array(expected), Value::Array(response)) => {
+                return self.array(expected, response, path, notes);
             }
             (Value::Object(_), _) => {
-                return Some(format!("{path}: expected an object, got {}", short(answer)));
+                return Some(format!("{path}: expected an object, got {}", short(response)));
             }
-            (Value::Array(_), _) => return Some(format!("{path}: expected an array, got {}", short(answer))),
-            (Value::String(expected), Value::String(answer)) => {
-                text_template::matches(expected, answer, self.fhir_version, self.externals)
+            (Value::Array(_), _) => {
+                return Some(format!("{path}: expected an array, got {}", short(response)));
             }
-            (Value::Bool(expected), Value::Bool(answer)) => expected == answer,
+            (Value::String(expected), Value::String(response)) => {
+                text_template::matches(expected, response, self.fhir_version, self.externals)
+            }
+            (Value::Bool(expected), Value::Bool(response)) => expected == response,
             (Value::Bool(_), _) | (_, Value::Bool(_)) => false,
             (Value::String(expected), _) => expected == "$$",
-            (Value::Number(expected), Value::Number(answer)) => {
-                expected == answer || expected.as_f64() == answer.as_f64()
+            (Value::Number(expected), Value::Number(response)) => {
+                expected == response || expected.as_f64() == response.as_f64()
             }
-            _ => expected == answer,
+            _ => expected == response,
         };
-        (!same).then(|| format!("{path}: expected {}, got {}", short(expected), short(answer)))
+        (!same).then(|| format!("{path}: expected {}, got {}", short(expected), short(response)))
     }
 
     /// Returns whether this expected item of an array may be missing.
@@ -88,7 +90,7 @@ impl AnswerMatcher<'_> {
     fn object(
         &self,
         expected: &Map<String, Value>,
-        answer: &Map<String, Value>,
+        response: &Map<String, Value>,
         path: &str,
         notes: &MissingItems,
     ) -> Option<String> {
@@ -102,7 +104,7 @@ impl AnswerMatcher<'_> {
         let counts = list("$count-arrays$");
         for (name, expected_value) in expected.iter().filter(|(name, _)| !name.starts_with('$')) {
             let here = join(path, name);
-            let Some(actual) = answer.get(name) else {
+            let Some(actual) = response.get(name) else {
                 let all_optional = || {
                     let items = expected_value.as_array().filter(|items| !items.is_empty());
                     items.is_some_and(|items| items.iter().all(|item| self.is_optional(item)))
@@ -130,7 +132,7 @@ impl AnswerMatcher<'_> {
                 return Some(difference);
             }
         }
-        let more = answer
+        let more = response
             .iter()
             .find(|(name, _)| !expected.contains_key(*name) && !may_lack.contains(&name.as_str()));
         more.filter(|_| !self.pattern).map(|(name, given)| {
@@ -141,25 +143,25 @@ impl AnswerMatcher<'_> {
     fn array(
         &self,
         expected: &[Value],
-        answer: &[Value],
+        response: &[Value],
         path: &str,
         notes: &MissingItems,
     ) -> Option<String> {
-        let mut pairing = ItemPairing::new(expected.len(), answer.len(), |index, of| {
+        let mut pairing = ItemPairing::new(expected.len(), response.len(), |index, of| {
             // The notes of this comparison are dropped, because it only tests a possible pair.
-            self.value(&expected[index], &answer[of], path, &MissingItems::default()).is_none()
+            self.value(&expected[index], &response[of], path, &MissingItems::default()).is_none()
         });
         let required: Vec<usize> =
             (0..expected.len()).filter(|index| !self.is_optional(&expected[*index])).collect();
         required.iter().for_each(|index| pairing.pair_same_position(*index));
         let missing = required.iter().find(|index| !pairing.place_expected(**index)).copied();
         if let Some(index) = missing {
-            return Some(self.missing_item(&expected[index], answer, &pairing, path, notes));
+            return Some(self.missing_item(&expected[index], response, &pairing, path, notes));
         }
         if !self.pattern
-            && let Some(of) = (0..answer.len()).find(|of| !pairing.place_answer(*of))
+            && let Some(of) = (0..response.len()).find(|of| !pairing.place_answer(*of))
         {
-            return Some(self.unexpected_item(&answer[of], expected, path, notes));
+            return Some(self.unexpected_item(&response[of], expected, path, notes));
         }
         for (index, item) in
             expected.iter().enumerate().filter(|(index, _)| pairing.partner[*index].is_none())
@@ -177,18 +179,18 @@ impl AnswerMatcher<'_> {
     fn missing_item(
         &self,
         item: &Value,
-        answer: &[Value],
+        response: &[Value],
         pairing: &ItemPairing<impl Fn(usize, usize) -> bool>,
         path: &str,
         notes: &MissingItems,
     ) -> String {
         let name = label(item);
         let free = |of: &usize| pairing.taken[*of].is_none();
-        let alike = |of: &usize| label(&answer[*of]) == name;
-        let near = (0..answer.len()).filter(free).find(alike).or_else(|| (0..answer.len()).find(alike));
+        let alike = |of: &usize| label(&response[*of]) == name;
+        let near = (0..response.len()).filter(free).find(alike).or_else(|| (0..response.len()).find(alike));
         let difference = near.and_then(|of| {
             let place = name.clone().unwrap_or_else(|| of.to_string());
-            self.value(item, &answer[of], &format!("{path}[{place}]"), notes)
+            self.value(item, &response[of], &format!("{path}[{place}]"), notes)
         });
         difference.unwrap_or_else(|| format!("{path}: no item like {}", short(item)))
     }
@@ -234,11 +236,11 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(expected: Value, answer: Value, matches: bool) {
+    fn check(expected: Value, response: Value, matches: bool) {
         let modes = BTreeSet::from(["general".to_owned()]);
         let matcher = AnswerMatcher { modes: &modes, fhir_version: "4.0.1", externals: None, pattern: false };
-        let (difference, _) = matcher.compare(&expected, &answer);
-        assert_eq!(difference.is_none(), matches, "{expected} and {answer}: {difference:?}");
+        let (difference, _) = matcher.compare(&expected, &response);
+        assert_eq!(difference.is_none(), matches, "{expected} and {response}: {difference:?}");
     }
 
     #[test]
@@ -315,8 +317,8 @@ mod tests {
         let answer = json!({ "parameter": [{ "name": "result", "valueBoolean": false }] });
         let (difference, _) = matcher.compare(&expected, &answer);
         assert_eq!(difference.unwrap(), "parameter[result].valueBoolean: expected true, got false");
-        let answer = json!({ "parameter": [{ "name": "result", "valueBoolean": true }] });
-        let (difference, notes) = matcher.compare(&expected, &answer);
+        let response = json!({ "parameter": [{ "name": "result", "valueBoolean": true }] });
+        let (difference, notes) = matcher.compare(&expected, &response);
         assert_eq!(difference, None);
         assert_eq!(notes, ["parameter: no item 'version' (warning:version)"]);
     }

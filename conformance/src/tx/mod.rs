@@ -166,21 +166,21 @@ impl SuiteRun {
         let result = self.server.send(operation.path, body.as_ref(), headers).await;
         outcome.took = begin.elapsed();
         let (status, answer) = match result {
-            Ok(answer) => answer,
+            Ok(response) => response,
             Err(error) => {
                 outcome.verdict = Verdict::Fail(format!("no answer: {error:#}"));
                 return Ok(());
             }
         };
         outcome.status = Some(status);
-        let Some(answer) = answer.filter(Value::is_object) else {
+        let Some(response) = answer.filter(Value::is_object) else {
             outcome.verdict = Verdict::Fail(format!("HTTP {} without a JSON body", status.as_u16()));
             return Ok(());
         };
         let references = [test.file("response", &self.modes), test.response2.as_deref()];
         let mut first = None;
         for name in references.into_iter().flatten() {
-            match self.judge(test, name, status, &answer, is_reading) {
+            match self.judge(test, name, status, &response, is_reading) {
                 Ok(notes) => {
                     outcome.verdict = Verdict::Pass(notes);
                     return Ok(());
@@ -202,12 +202,12 @@ impl SuiteRun {
         test: &SuiteTest,
         name: &str,
         status: StatusCode,
-        answer: &Value,
+        response: &Value,
         pattern: bool,
     ) -> Result<Vec<String>, String> {
         let expected = self.files.get(name).map_err(|_| format!("the suite has no file {name}"))?;
         let expected = r4::expectation(&expected, &self.modes);
-        let got = r4::answer(answer, &expected, &self.modes);
+        let got = r4::answer(response, &expected, &self.modes);
         let kind =
             |value: &Value| value.get("resourceType").and_then(Value::as_str).unwrap_or("?").to_owned();
         if kind(&expected) != kind(&got) {

@@ -323,14 +323,14 @@ mod tests {
     #[test]
     fn extensions_of_r4_are_converted_to_elements() {
         let extension = |name: &str, parts: Value| json!({ "url": format!("{CROSS_VERSION}ValueSet.expansion.{name}"), "extension": parts });
-        let mut answer = json!({ "expansion": {
+        let mut response = json!({ "expansion": {
             "extension": [extension("property", json!([{ "url": "code", "valueCode": "a" }])), { "url": "urn:x" }],
             "contains": [{ "extension": [extension("contains.property",
                 json!([{ "url": "code", "valueCode": "a" }, { "url": "value", "valueInteger": 7 }]))] }],
         } });
-        to_r5(&mut answer);
+        to_r5(&mut response);
         assert_eq!(
-            answer,
+            response,
             json!({ "expansion": {
                 "extension": [{ "url": "urn:x" }],
                 "property": [{ "code": "a" }],

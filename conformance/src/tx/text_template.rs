@@ -37,40 +37,40 @@ static FORMS: LazyLock<HashMap<&str, Regex>> = LazyLock::new(|| {
 /// Returns whether a text matches a template. `externals` are the texts of the server's messages, by number.
 pub(super) fn matches(
     expected: &str,
-    answer: &str,
+    response: &str,
     fhir_version: &str,
     externals: Option<&HashMap<String, String>>,
 ) -> bool {
-    if expected == answer || expected == "$$" {
+    if expected == response || expected == "$$" {
         return true;
     }
     // The narrative of a resource is not compared.
-    if expected.contains("<div") && answer.contains("<div") {
+    if expected.contains("<div") && response.contains("<div") {
         return true;
     }
     let Some(template) = expected.strip_prefix('$').and_then(|rest| rest.strip_suffix('$')) else {
-        return expected.contains("$version$") && expected.replace("$version$", fhir_version) == answer;
+        return expected.contains("$version$") && expected.replace("$version$", fhir_version) == response;
     };
     match template.split_once(':') {
-        Some(("choice", choices)) => choices.split('|').any(|choice| choice == answer),
-        Some(("fragments", fragments)) => has_fragments(fragments, answer),
+        Some(("choice", choices)) => choices.split('|').any(|choice| choice == response),
+        Some(("fragments", fragments)) => has_fragments(fragments, response),
         Some(("external", rest)) => {
             let number = rest.split(':').next().unwrap_or_default();
             if let Some(text) = externals.and_then(|texts| texts.get(number)) {
-                return text == answer;
+                return text == response;
             }
             // The official runner splits the template at every colon, so it compares only the scheme of a
             // URL. The messages of some servers rely on this.
             let fragments = rest.split(':').nth(1).unwrap_or_default();
-            has_fragments(fragments, answer)
+            has_fragments(fragments, response)
         }
-        _ => FORMS.get(expected).is_some_and(|form| form.is_match(answer)),
+        _ => FORMS.get(expected).is_some_and(|form| form.is_match(response)),
     }
 }
 
 fn has_fragments(fragments: &str, answer: &str) -> bool {
-    let answer = answer.to_lowercase();
-    fragments.split('|').all(|fragment| answer.contains(&fragment.to_lowercase()))
+    let response = answer.to_lowercase();
+    fragments.split('|').all(|fragment| response.contains(&fragment.to_lowercase()))
 }
 
 #[cfg(test)]

@@ -16,24 +16,24 @@ use super::exchange::Answer;
 use super::html_form;
 
 /// A part of a response, if it exists.
-pub fn find_part(answer: &Answer, source: &str) -> Option<Value> {
+pub fn find_part(response: &Answer, source: &str) -> Option<Value> {
     if source == "/" {
-        return answer.json();
+        return response.json();
     }
     if source.starts_with('/') {
-        return answer.json()?.pointer(source).cloned();
+        return response.json()?.pointer(source).cloned();
     }
     let (kind, name) = source.split_once(':')?;
     let text = match kind {
-        "query" => parameter(answer.location()?.query()?, name),
-        "fragment" => parameter(answer.location()?.fragment()?, name),
+        "query" => parameter(response.location()?.query()?, name),
+        "fragment" => parameter(response.location()?.fragment()?, name),
         "header" => match name.split_once(':') {
-            Some((name, expression)) => first_group(expression, &answer.header(name)?),
-            None => answer.header(name),
+            Some((name, expression)) => first_group(expression, &response.header(name)?),
+            None => response.header(name),
         },
-        "lower" => find_part(answer, name)?.as_str().map(str::to_lowercase),
-        "body" => first_group(name, &answer.text()),
-        "page" => html_form::form_inputs(&answer.text())
+        "lower" => find_part(response, name)?.as_str().map(str::to_lowercase),
+        "body" => first_group(name, &response.text()),
+        "page" => html_form::form_inputs(&response.text())
             .into_iter()
             .find(|input| input.name == name)
             .map(|i| i.value),
@@ -64,8 +64,8 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("location", "https://a.example/cb?code=x%20y#t=1".parse().unwrap());
         let body = r#"{"a":[{"b":7}],"id":"n-12"}"#.into();
-        let answer = Answer { status: StatusCode::OK, headers, body };
-        assert_eq!(find_part(&answer, source), expected, "{source}");
+        let response = Answer { status: StatusCode::OK, headers, body };
+        assert_eq!(find_part(&response, source), expected, "{source}");
     }
 
     #[test]

@@ -87,12 +87,12 @@ pub fn curl(request: &SentRequest) -> String {
 }
 
 /// The response as text: status line, headers and body.
-pub fn shown(answer: &Answer) -> String {
-    let mut text = format!("{}\n", answer.status);
-    for (name, value) in &answer.headers {
+pub fn shown(response: &Answer) -> String {
+    let mut text = format!("{}\n", response.status);
+    for (name, value) in &response.headers {
         let _ = writeln!(text, "{name}: {}", String::from_utf8_lossy(value.as_bytes()));
     }
-    let body = cut(&answer.text());
+    let body = cut(&response.text());
     if !body.is_empty() {
         let _ = write!(text, "\n{body}");
     }

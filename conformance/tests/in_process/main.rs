@@ -70,10 +70,11 @@ fn try_case(service: &TerminologyService, case: &Case) -> Result<(), Verdict> {
         }
         let fhir_json = HeaderValue::from_static("application/fhir+json");
         let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, fhir_json)]);
-        let answer = Answer { status: StatusCode::OK, headers, body: Bytes::from(body) };
-        let comparison = step_check::check_step(&without_status, &answer, &mut variables, &Value::Null, true);
+        let response = Answer { status: StatusCode::OK, headers, body: Bytes::from(body) };
+        let comparison =
+            step_check::check_step(&without_status, &response, &mut variables, &Value::Null, true);
         differences.extend(comparison.map_err(|error| before(error.to_string()))?);
-        exchanges.push(ShownExchange { request: exchange::curl(&request), answer: answer.text() });
+        exchanges.push(ShownExchange { request: exchange::curl(&request), answer: response.text() });
         if !differences.is_empty() {
             return Err(Verdict::Fail(CaseFailure { exchanges, differences }));
         }

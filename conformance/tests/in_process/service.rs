@@ -73,7 +73,7 @@ impl TerminologyService {
         };
         let language = request.headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
         let input = parameters.input().accept_language(language);
-        let result = self.0.run(operation, level, input, NOW).map(|answer| answer.to_json());
+        let result = self.0.run(operation, level, input, NOW).map(|response| response.to_json());
         Ok(result.map_err(|error| error.outcome().to_json()))
     }
 }

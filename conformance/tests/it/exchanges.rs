@@ -38,22 +38,22 @@ fn redact(value: &mut Value, names: &[&str]) {
 }
 
 /// Returns the status, headers and body of a response as text.
-fn text(trial: &Trial, answer: &Answer, names: &[&str]) -> String {
-    let mut lines = vec![answer.status.to_string()];
-    for name in answer.headers.keys().filter(|name| !LEFT_OUT.contains(&name.as_str())) {
+fn text(trial: &Trial, response: &Answer, names: &[&str]) -> String {
+    let mut lines = vec![response.status.to_string()];
+    for name in response.headers.keys().filter(|name| !LEFT_OUT.contains(&name.as_str())) {
         let value = match names.contains(&name.as_str()) {
             true => format!("[{name}]"),
-            false => answer.header(name.as_str()).unwrap_or_default(),
+            false => response.header(name.as_str()).unwrap_or_default(),
         };
         lines.push(format!("{name}: {value}"));
     }
     lines.push(String::new());
-    match answer.json() {
+    match response.json() {
         Some(mut body) => {
             redact(&mut body, names);
             lines.push(serde_json::to_string_pretty(&body).unwrap());
         }
-        None => lines.push(answer.text()),
+        None => lines.push(response.text()),
     }
     let mut text = lines.join("\n").trim_end().to_owned();
     for name in ["code", "access_token", "id_token"] {
@@ -66,10 +66,10 @@ fn text(trial: &Trial, answer: &Answer, names: &[&str]) -> String {
         }
     }
     let encoded: String =
-        form_urlencoded::byte_serialize(trial.world.target.addresses.base_url.as_bytes()).collect();
+        form_urlencoded::byte_serialize(trial.environment.target.addresses.base_url.as_bytes()).collect();
     let version = concat!("\"", env!("CARGO_PKG_VERSION"), "\"");
     text.replace(version, "\"[version]\"")
-        .replace(&trial.world.target.addresses.base_url, "https://server")
+        .replace(&trial.environment.target.addresses.base_url, "https://server")
         .replace(&encoded, "https%3A%2F%2Fserver")
 }
 
@@ -77,8 +77,8 @@ fn text(trial: &Trial, answer: &Answer, names: &[&str]) -> String {
 fn complete_responses_match_their_snapshots() {
     let trial = Trial::start();
     let check = |name: &str, preconditions: &[&str], request: &str, names: &[&str]| {
-        let answer = trial.ask(&mut trial.given(preconditions), request);
-        insta::assert_snapshot!(name, text(&trial, &answer, names));
+        let response = trial.ask(&mut trial.given(preconditions), request);
+        insta::assert_snapshot!(name, text(&trial, &response, names));
     };
     check(
         "authorize",
@@ -150,13 +150,13 @@ fn complete_responses_match_their_snapshots() {
 #[test]
 fn the_capability_statement_matches_its_snapshot() {
     let trial = Trial::start();
-    let mut answer = trial.ask(&mut trial.given(&[]), "get = \"fhir/metadata\"");
-    let mut body = answer.json().unwrap();
+    let mut response = trial.ask(&mut trial.given(&[]), "get = \"fhir/metadata\"");
+    let mut body = response.json().unwrap();
     // All types have the same interactions, so the snapshot contains only the types with operations and one
     // other type.
     let kinds = body["rest"][0]["resource"].as_array_mut().unwrap();
     assert!(kinds.len() > 140, "{} resource types", kinds.len());
     kinds.retain(|kind| kind.get("operation").is_some() || kind["type"] == "Patient");
-    answer.body = body.to_string().into();
-    insta::assert_snapshot!("metadata", text(&trial, &answer, &["date", "releaseDate"]));
+    response.body = body.to_string().into();
+    insta::assert_snapshot!("metadata", text(&trial, &response, &["date", "releaseDate"]));
 }

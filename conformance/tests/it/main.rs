@@ -29,7 +29,7 @@ use trefoil_conformance::wire::exchange::Answer;
 
 /// A server, and a runtime for the requests to it.
 struct Trial {
-    world: TestEnvironment,
+    environment: TestEnvironment,
     runtime: Runtime,
 }
 
@@ -39,25 +39,25 @@ impl Trial {
         static BUILT: LazyLock<PathBuf> = LazyLock::new(|| test_server::build().unwrap());
         assert!(BUILT.is_file(), "{}", BUILT.display());
         let runtime = Runtime::new().unwrap();
-        let world = runtime.block_on(TestEnvironment::start()).unwrap();
-        Self { world, runtime }
+        let environment = runtime.block_on(TestEnvironment::start()).unwrap();
+        Self { environment, runtime }
     }
 
     /// Returns the context of a case with these preconditions.
     fn given(&self, names: &[&str]) -> CaseContext {
-        let mut scene = CaseContext::new(&self.world);
+        let mut context = CaseContext::new(&self.environment);
         for name in names {
-            self.runtime.block_on(preconditions::set_up(&self.world, name, &mut scene)).unwrap();
+            self.runtime.block_on(preconditions::set_up(&self.environment, name, &mut context)).unwrap();
         }
-        scene
+        context
     }
 
     /// Sends a request in the form of the tables. If the request has `poll`, it is repeated while the status
     /// is 202.
-    fn ask(&self, scene: &mut CaseContext, request: &str) -> Answer {
+    fn ask(&self, context: &mut CaseContext, request: &str) -> Answer {
         let request: Request = toml::from_str(request).unwrap();
-        let http_request = build_request(&request, &scene.vars).unwrap();
+        let http_request = build_request(&request, &context.vars).unwrap();
         let repeated = RepeatedStatus { poll: request.poll, expects_limit: false };
-        self.runtime.block_on(exchange(&self.world, scene, &http_request, repeated)).unwrap().0
+        self.runtime.block_on(exchange(&self.environment, context, &http_request, repeated)).unwrap().0
     }
 }

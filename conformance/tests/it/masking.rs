@@ -106,11 +106,11 @@ fn no_report_contains_a_secret() {
         Mock::given(any()).respond_with(respond).mount(&server).await;
         let target = TestTarget::connect(&server.uri(), profile(), TargetKind::Other, TIMEOUT).await.unwrap();
         let spec = Specification::load().unwrap();
-        let world = TestEnvironment::of(target);
+        let environment = TestEnvironment::of(target);
         // One case at a time: a secret is masked as soon as the run has received it.
         let options = RunOptions { jobs: 1, ..RunOptions::default() };
         let listeners: &mut [Box<dyn RunListener>] = &mut listeners;
-        run::run(&world, &spec, &options, &AtomicBool::new(false), listeners).await
+        run::run(&environment, &spec, &options, &AtomicBool::new(false), listeners).await
     });
     drop(listeners);
     assert!(end.summary.failed > 50, "{}", end.summary);

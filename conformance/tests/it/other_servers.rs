@@ -68,18 +68,18 @@ impl Verdicts {
 }
 
 /// Runs the suite against a server.
-async fn run_on(world: &TestEnvironment, options: &RunOptions) -> (RunSummary, Verdicts) {
-    let (end, verdicts) = run_to_the_end(world, options).await;
+async fn run_on(environment: &TestEnvironment, options: &RunOptions) -> (RunSummary, Verdicts) {
+    let (end, verdicts) = run_to_the_end(environment, options).await;
     assert!(!end.interrupted && end.lost.is_none(), "{end:?}");
     assert_eq!(end.leftovers, [""; 0]);
     (end.summary, verdicts)
 }
 
-async fn run_to_the_end(world: &TestEnvironment, options: &RunOptions) -> (RunEnd, Verdicts) {
+async fn run_to_the_end(environment: &TestEnvironment, options: &RunOptions) -> (RunEnd, Verdicts) {
     let verdicts = Verdicts::default();
     let spec = Specification::load().unwrap();
     let mut listeners: Vec<Box<dyn RunListener>> = vec![Box::new(verdicts.clone())];
-    let end = run::run(world, &spec, options, &AtomicBool::new(false), &mut listeners).await;
+    let end = run::run(environment, &spec, options, &AtomicBool::new(false), &mut listeners).await;
     (end, verdicts)
 }
 
@@ -265,18 +265,18 @@ fn members_that_a_profile_lacks_are_named() {
     let members = json!({ "public": { "client_id": "a" }, "backend": [{ "client_id": "b", "jwk": {} }] });
     let serde_json::Value::Object(members) = members else { panic!("an object") };
     let runtime = Runtime::new().unwrap();
-    let mut world = runtime.block_on(dumb_environment(usize::MAX));
-    world.target.profile = members;
+    let mut environment = runtime.block_on(dumb_environment(usize::MAX));
+    environment.target.profile = members;
     let (spec, selection) = (Specification::load().unwrap(), Selection::default());
     let missing = |id: &str| {
         let case = spec.cases.iter().find(|case| case.id == id).unwrap();
-        missing_members(case, &world.target).into_iter().collect::<Vec<_>>()
+        missing_members(case, &environment.target).into_iter().collect::<Vec<_>>()
     };
     let user = ["public.redirect_uris.0", "user.password", "user.username"];
     assert_eq!(missing("rfc9207/2.3/announced/code"), user);
     assert_eq!(missing("rfc8628/3.1/client/sent-twice"), ["device.client_id"]);
     assert_eq!(missing("rfc8414/3.2/json/content-type"), [""; 0]);
-    let additions = ProfileAdditions::of(&spec, &selection, &world).to_string();
+    let additions = ProfileAdditions::of(&spec, &selection, &environment).to_string();
     assert!(additions.contains(" cases  device\n"), "{additions}");
     assert!(additions.contains("public.redirect_uris.0"), "{additions}");
 }
@@ -347,11 +347,11 @@ async fn own_server(kind: TargetKind) -> (OwnServer, TestEnvironment) {
 fn trefoil_passes_as_another_makers_server() {
     test_server::build().unwrap();
     let (summary, verdicts) = Runtime::new().unwrap().block_on(async {
-        let (_server, world) = own_server(TargetKind::Other).await;
+        let (_server, environment) = own_server(TargetKind::Other).await;
         let selection = Selection { level: Level::Should, write: true, ..Selection::default() };
         let gaps = Specification::load().unwrap().gaps;
         let baseline = gaps.into_iter().map(|gap| (gap.case, gap.reason)).collect();
-        run_on(&world, &RunOptions { selection, baseline, jobs: 8, ..RunOptions::default() }).await
+        run_on(&environment, &RunOptions { selection, baseline, jobs: 8, ..RunOptions::default() }).await
     });
     println!("{summary}");
     assert!(summary.is_success(), "{}", verdicts.faults().join("\n"));
@@ -404,17 +404,17 @@ fn terminology_is_brought_to_a_server_that_has_none() {
 fn a_second_run_has_the_same_result() {
     test_server::build().unwrap();
     Runtime::new().unwrap().block_on(async {
-        let (server, world) = own_server(TargetKind::Trefoil).await;
+        let (server, environment) = own_server(TargetKind::Trefoil).await;
         let only = ["kick-off", "design/resources", "bulkdata/", "recovery", "rfc8628/5.1", "spec/authorize"];
         let options = RunOptions {
             selection: Selection { only: only.map(str::to_owned).to_vec(), ..Selection::default() },
             ..RunOptions::default()
         };
         let before = server.count_exports().unwrap();
-        let (first, verdicts) = run_on(&world, &options).await;
+        let (first, verdicts) = run_on(&environment, &options).await;
         assert!(first.is_success() && first.passed > 120, "{first}: {}", verdicts.faults().join("\n"));
         assert_eq!(server.count_exports().unwrap(), before, "files of exports remain");
-        let (_, again) = run_on(&TestEnvironment::of(world.target), &options).await;
+        let (_, again) = run_on(&TestEnvironment::of(environment.target), &options).await;
         assert_eq!(verdicts.names(), again.names(), "{}", again.faults().join("\n"));
     });
 }
@@ -458,8 +458,8 @@ pub async fn dumb_environment(answers: usize) -> TestEnvironment {
 #[test]
 fn a_dumb_server_passes_almost_nothing() {
     Runtime::new().unwrap().block_on(async {
-        let world = dumb_environment(usize::MAX).await;
-        let (summary, verdicts) = run_on(&world, &RunOptions::default()).await;
+        let environment = dumb_environment(usize::MAX).await;
+        let (summary, verdicts) = run_on(&environment, &RunOptions::default()).await;
         // Its metadata is right, and a revocation is answered like this.
         let is_right = |case: &&Case| {
             let mut steps = case.steps.iter().map(|step| step.request.to.as_str());
@@ -477,8 +477,8 @@ fn a_dumb_server_passes_almost_nothing() {
 #[test]
 fn a_server_that_dies_is_one_finding() {
     Runtime::new().unwrap().block_on(async {
-        let world = dumb_environment(40).await;
-        let (end, verdicts) = run_to_the_end(&world, &RunOptions::default()).await;
+        let environment = dumb_environment(40).await;
+        let (end, verdicts) = run_to_the_end(&environment, &RunOptions::default()).await;
         assert!(end.lost.is_some(), "{end:?}");
         assert!(end.summary.failed < 40 && end.summary.inconclusive > 50, "{}", end.summary);
         let silent = verdicts.faults().iter().filter(|fault| fault.contains("no answer")).count();

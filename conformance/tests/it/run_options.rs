@@ -27,14 +27,14 @@ const FAILED: &str = "rfc6749/5.2/json/unknown-grant-type";
 /// A dumb server, and a runtime for the requests to it.
 struct Dumb {
     runtime: Runtime,
-    world: TestEnvironment,
+    environment: TestEnvironment,
 }
 
 impl Dumb {
     fn start() -> Self {
         let runtime = Runtime::new().unwrap();
-        let world = runtime.block_on(dumb_environment(usize::MAX));
-        Self { runtime, world }
+        let environment = runtime.block_on(dumb_environment(usize::MAX));
+        Self { runtime, environment }
     }
 
     /// Runs the two cases with these options.
@@ -45,7 +45,7 @@ impl Dumb {
         let mut listeners: Vec<Box<dyn RunListener>> = vec![Box::new(verdicts.clone())];
         let spec = Specification::load().unwrap();
         let stop = AtomicBool::new(stop);
-        let end = self.runtime.block_on(run::run(&self.world, &spec, &options, &stop, &mut listeners));
+        let end = self.runtime.block_on(run::run(&self.environment, &spec, &options, &stop, &mut listeners));
         (end, verdicts)
     }
 }
@@ -132,8 +132,8 @@ fn the_limits_of_a_server_are_waited_for() {
 /// Runs the two cases on a server whose token endpoint begins with failures.
 fn run_on_failing(failure: ResponseTemplate, times: u64, jobs: usize) -> Verdicts {
     let runtime = Runtime::new().unwrap();
-    let (_server, world) = runtime.block_on(failing_environment(failure, times));
-    Dumb { runtime, world }.run(RunOptions { jobs, ..RunOptions::default() }, false).1
+    let (_server, environment) = runtime.block_on(failing_environment(failure, times));
+    Dumb { runtime, environment }.run(RunOptions { jobs, ..RunOptions::default() }, false).1
 }
 
 /// A server whose token endpoint refuses the grant, after a number of failures.

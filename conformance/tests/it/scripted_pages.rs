@@ -39,8 +39,8 @@ const GOODBYE: &str = "https://app.example/goodbye";
 async fn scripted_server() -> MockServer {
     let server = MockServer::start().await;
     let url = server.uri();
-    let mount = async |method_name: &str, at: &str, answer: ResponseTemplate| {
-        Mock::given(method(method_name)).and(path(at)).respond_with(answer).mount(&server).await;
+    let mount = async |method_name: &str, at: &str, response: ResponseTemplate| {
+        Mock::given(method(method_name)).and(path(at)).respond_with(response).mount(&server).await;
     };
     let metadata = json!({
         "issuer": url, "jwks_uri": format!("{url}/keys"), "authorization_endpoint": format!("{url}/authorize"),

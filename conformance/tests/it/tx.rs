@@ -113,12 +113,12 @@ async fn yes_man() -> MockServer {
     let mock = MockServer::start().await;
     let statement = serde_json::json!({ "resourceType": "CapabilityStatement", "fhirVersion": "4.0.1",
         "rest": [{ "mode": "server", "resource": [{ "type": "ValueSet", "operation": [{ "name": "validate-code" }] }] }] });
-    let answer = serde_json::json!({ "resourceType": "Parameters",
+    let response = serde_json::json!({ "resourceType": "Parameters",
         "parameter": [{ "name": "result", "valueBoolean": true }] });
     let get = Mock::given(method("GET")).and(path("/metadata"));
     get.respond_with(ResponseTemplate::new(200).set_body_json(statement)).mount(&mock).await;
     let post = Mock::given(method("POST")).and(path("/ValueSet/$validate-code"));
-    post.respond_with(ResponseTemplate::new(200).set_body_json(answer)).mount(&mock).await;
+    post.respond_with(ResponseTemplate::new(200).set_body_json(response)).mount(&mock).await;
     mock
 }
 
@@ -132,7 +132,7 @@ fn a_wrong_server_is_reported_and_sets_the_exit_code() {
     assert_eq!((sum.passed, sum.failed, sum.not_offered, sum.skipped), (1, 6, 2, 1), "{report}");
     let verdict = |name: &str| &report.outcomes.iter().find(|one| one.test == name).unwrap().verdict;
     let begins =
-        |name: &str, text: &str| matches!(verdict(name), Verdict::Fail(why) if why.starts_with(text));
+        |name: &str, text: &str| matches!(verdict(name), Verdict::Fail(reason) if reason.starts_with(text));
     assert!(begins("not-a-member", "parameter: no item like {\"name\":\"message\""), "{report}");
     assert!(begins("unknown-set", "expected a OperationOutcome, got HTTP 200 Parameters"), "{report}");
     assert_eq!(*verdict("in-the-system"), Verdict::NotOffered);

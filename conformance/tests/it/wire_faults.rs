@@ -138,11 +138,11 @@ impl WireFault {
         }
     }
 
-    fn change_answer(&self, answer: &mut Response<Vec<u8>>) {
+    fn change_answer(&self, response: &mut Response<Vec<u8>>) {
         if let Some(status) = self.set_status {
-            *answer.status_mut() = status.try_into().unwrap();
+            *response.status_mut() = status.try_into().unwrap();
         }
-        let headers = answer.headers_mut();
+        let headers = response.headers_mut();
         for name in &self.remove_headers {
             headers.remove(name);
         }
@@ -159,15 +159,15 @@ impl WireFault {
             headers.insert(name.parse::<HeaderName>().unwrap(), value.parse::<HeaderValue>().unwrap());
         }
         if let Some([pattern, replacement]) = &self.replace_in_body
-            && let Ok(text) = String::from_utf8(answer.body().clone())
+            && let Ok(text) = String::from_utf8(response.body().clone())
         {
-            *answer.body_mut() =
+            *response.body_mut() =
                 Regex::new(pattern).unwrap().replace_all(&text, replacement).into_owned().into();
         }
         if self.set_json.is_empty() && self.remove_json.is_empty() {
             return;
         }
-        let Ok(mut json) = serde_json::from_slice::<Value>(answer.body()) else { return };
+        let Ok(mut json) = serde_json::from_slice::<Value>(response.body()) else { return };
         for (pointer, value) in &self.set_json {
             let (parent, name) = pointer.rsplit_once('/').unwrap();
             match json.pointer_mut(parent) {
@@ -184,7 +184,7 @@ impl WireFault {
                 members.remove(name);
             }
         }
-        *answer.body_mut() = serde_json::to_vec(&json).unwrap();
+        *response.body_mut() = serde_json::to_vec(&json).unwrap();
     }
 }
 
@@ -251,12 +251,12 @@ impl FaultyProxy {
         let url = format!("{}{path}{query}", self.upstream);
         let response =
             self.client.request(head.method.clone(), url).headers(head.headers).body(body).send().await;
-        let Ok(answer) = response else {
+        let Ok(response) = response else {
             return Response::builder().status(502).body(Full::default()).unwrap();
         };
-        let mut builder = Response::builder().status(answer.status());
-        *builder.headers_mut().unwrap() = answer.headers().clone();
-        let bytes = answer.bytes().await.unwrap_or_default();
+        let mut builder = Response::builder().status(response.status());
+        *builder.headers_mut().unwrap() = response.headers().clone();
+        let bytes = response.bytes().await.unwrap_or_default();
         let mut response_to_client = builder.body(bytes.to_vec()).unwrap();
         for name in ["connection", "content-length", "transfer-encoding"] {
             response_to_client.headers_mut().remove(name);
@@ -311,7 +311,7 @@ fn names_are_unique_and_rows_exist() {
 }
 
 /// A server, the proxy in front of it, and the suite, which knows its address.
-struct FaultyWorld {
+struct FaultySetup {
     base: String,
     proxy: FaultyProxy,
     data: tempfile::TempDir,
@@ -319,7 +319,7 @@ struct FaultyWorld {
     _running: AbortOnDropHandle<()>,
 }
 
-impl FaultyWorld {
+impl FaultySetup {
     async fn start() -> Self {
         drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -350,7 +350,7 @@ impl FaultyWorld {
     }
 }
 
-impl FaultyWorld {
+impl FaultySetup {
     /// The laws whose id contains a text that fail.
     fn failed_laws(&self, text: &str) -> Vec<String> {
         let mut suite = Command::new(env!("CARGO_BIN_EXE_trefoil-conformance"));
@@ -380,11 +380,11 @@ impl FaultyWorld {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn variations_that_standards_permit_are_no_failures() {
-    let world = FaultyWorld::start().await;
+    let environment = FaultySetup::start().await;
     let permitted = faults("permitted");
     assert!(permitted.len() >= 50);
-    *world.proxy.faults.lock().unwrap() = permitted.clone();
-    let failed = world.failed_rows(&[], "must");
+    *environment.proxy.faults.lock().unwrap() = permitted.clone();
+    let failed = environment.failed_rows(&[], "must");
     println!("{} permitted variations, {} failures", permitted.len(), failed.len());
     assert!(failed.is_empty(), "{failed:?}");
 }
@@ -399,18 +399,18 @@ async fn faults_on_the_wire_are_found() {
             names => names.split(',').any(|name| fault.name.starts_with(name)),
         });
     let faults_to_run: Vec<_> = faults_to_run.map(|(_, fault)| fault).collect();
-    let world = FaultyWorld::start().await;
+    let environment = FaultySetup::start().await;
     // Without a fault, the rows pass.
     let rows: BTreeSet<String> = faults_to_run.iter().flat_map(|fault| fault.rows.clone()).collect();
     let rows: Vec<String> = rows.into_iter().collect();
-    let failed = world.failed_rows(&rows, "must");
+    let failed = environment.failed_rows(&rows, "must");
     assert!(failed.is_empty(), "without a fault: {failed:?}");
     let mut unseen = Vec::new();
     for fault in &faults_to_run {
-        *world.proxy.faults.lock().unwrap() = vec![fault.clone()];
+        *environment.proxy.faults.lock().unwrap() = vec![fault.clone()];
         let failed = match &fault.law {
-            Some(law) => world.failed_laws(law),
-            None => world.failed_rows(&fault.rows, fault.level.as_deref().unwrap_or("must")),
+            Some(law) => environment.failed_laws(law),
+            None => environment.failed_rows(&fault.rows, fault.level.as_deref().unwrap_or("must")),
         };
         println!("{:<48} {}", fault.name, failed.first().map_or("UNSEEN", String::as_str));
         if failed.is_empty() {

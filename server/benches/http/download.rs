@@ -132,7 +132,7 @@ pub fn floor(path: PathBuf) {
             drop(stream.set_nodelay(true));
             let path = path.clone();
             tokio::spawn(async move {
-                let answer = hyper::service::service_fn(move |_| {
+                let response = hyper::service::service_fn(move |_| {
                     let file = std::fs::File::open(&path).expect("the file exists");
                     let length = file.metadata().expect("the length of the file is known").len();
                     let pieces = unfold(file, |mut file| async {
@@ -153,7 +153,7 @@ pub fn floor(path: PathBuf) {
                     async { Ok::<_, Infallible>(response) }
                 });
                 let connection = hyper::server::conn::http1::Builder::new();
-                drop(connection.serve_connection(TokioIo::new(stream), answer).await);
+                drop(connection.serve_connection(TokioIo::new(stream), response).await);
             });
         }
     });

@@ -73,8 +73,8 @@ impl Bench {
     pub(crate) fn backend_token(&self, scope: &str) -> String {
         let mut connection = self.trefoil.connect();
         let (head, body) = connection.call(&self.token_request(&self.backend_key(), scope));
-        let answer: Value = serde_json::from_str(&body).unwrap_or_else(|_| panic!("{head}{body}"));
-        text(&answer["access_token"]).to_owned()
+        let response: Value = serde_json::from_str(&body).unwrap_or_else(|_| panic!("{head}{body}"));
+        text(&response["access_token"]).to_owned()
     }
 
     /// Sends two requests: a signed-in browser gets a code, and the client redeems it.

@@ -64,7 +64,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let body = Bytes::from(format!("{{\"floor\":\"{}\"}}", "x".repeat(188)));
-    let answer = hyper::service::service_fn(move |_| {
+    let response = hyper::service::service_fn(move |_| {
         let mut response = hyper::Response::new(Full::new(body.clone()));
         let json = hyper::header::HeaderValue::from_static("application/json");
         response.headers_mut().insert(hyper::header::CONTENT_TYPE, json);
@@ -73,9 +73,9 @@ where
     let stream = TokioIo::new(stream);
     if transport == Transport::Http2 {
         let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-        drop(server.serve_connection(stream, answer).await);
+        drop(server.serve_connection(stream, response).await);
     } else {
-        drop(hyper::server::conn::http1::Builder::new().serve_connection(stream, answer).await);
+        drop(hyper::server::conn::http1::Builder::new().serve_connection(stream, response).await);
     }
 }
 
@@ -195,8 +195,8 @@ impl Server {
             headers(&head, "set-cookie").map(|set| set.split(';').next().unwrap_or_default().to_owned()),
         );
         let (head, _) = get(&mut connection, &path(&head), &mut cookies);
-        let answer = path(&head);
-        let token = answer.split("access_token=").nth(1).unwrap_or_else(|| panic!("{answer}"));
+        let response = path(&head);
+        let token = response.split("access_token=").nth(1).unwrap_or_else(|| panic!("{response}"));
         (token.split('&').next().unwrap_or_default().to_owned(), cookies.join("; "))
     }
 }

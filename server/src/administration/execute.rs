@@ -18,7 +18,7 @@ pub async fn execute_command(
 ) -> Result<u8> {
     let call = Call { services, revision: None, is_remote: false };
     match command.run(&call, events).await {
-        Ok(answer) => Ok(answer.tell(events)),
+        Ok(record) => Ok(record.tell(events)),
         Err(error) => Err(error.into_error()),
     }
 }

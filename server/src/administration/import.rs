@@ -190,7 +190,7 @@ async fn import_release(
         let unsaved = |error: std::io::Error| ImportError {
             file: release.path().display().to_string(),
             line: None,
-            why: format!("failed to save its index: {error}"),
+            reason: format!("failed to save its index: {error}"),
         };
         let report = |step: ReleaseProgress<'_>, what: &str| {
             drop(sender.send(reading_event(what, step.file, step.bytes, step.of)));
@@ -351,8 +351,8 @@ fn print_report(report: &ImportReport, events: EventSink<'_>) {
     if unresolved.total > 0 {
         let text = format!("references to resources that were not found: {}", unresolved.total);
         events(CommandEvent::Trouble(text));
-        for (reference, why) in unresolved.named.iter().take(MAX_NAMED) {
-            events(CommandEvent::Trouble(format!("  {reference}: {why}")));
+        for (reference, reason) in unresolved.named.iter().take(MAX_NAMED) {
+            events(CommandEvent::Trouble(format!("  {reference}: {reason}")));
         }
     }
     if unresolved.not_looked_at > 0 {

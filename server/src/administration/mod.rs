@@ -113,8 +113,8 @@ pub async fn run_command(AdminLine { data: mut args, mut command }: AdminLine) -
     let stop = CancellationToken::new();
     let work = async {
         input?;
-        if let Some(answer) = command.run_in_program() {
-            return Ok(answer?.tell(&mut print));
+        if let Some(output) = command.run_in_program() {
+            return Ok(output?.tell(&mut print));
         }
         if command.ends_early() {
             tokio::spawn(stop_by_ctrl_c(stop.clone()));

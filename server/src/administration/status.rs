@@ -97,9 +97,9 @@ async fn read_status(services: &AdminServices<'_>) -> Result<ServerStatus> {
     faults.extend(services.audit.queue().and_then(|queue| queue.fault()));
     faults.extend(backup_fault(services).await?);
     if let Some(bucket) = services.backups.bucket()
-        && let Err(why) = bucket.check().await
+        && let Err(reason) = bucket.check().await
     {
-        faults.push(format!("the bucket of [files] cannot be used: {why}"));
+        faults.push(format!("the bucket of [files] cannot be used: {reason}"));
     }
     let mut refusals = app.map(|app| app.logs.audit.counts().refusals()).unwrap_or_default();
     refusals.sort_by_key(|(.., count)| std::cmp::Reverse(*count));

@@ -86,13 +86,13 @@ impl ClockGuard {
     }
 
     /// Accepts a jump, if there was one.
-    fn accept_jump(&self, why: &str) {
+    fn accept_jump(&self, reason: &str) {
         let mut clock_state = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
         let zero = zero((self.wall)(), (self.boot)());
         let ahead = zero.duration_since(clock_state.zero);
         if ahead > TOLERANCE {
             let ahead_s = ahead.as_secs();
-            tracing::warn!(ahead_s, "a jump of the clock of this machine was accepted, because {why}");
+            tracing::warn!(ahead_s, "a jump of the clock of this machine was accepted, because {reason}");
             *clock_state = AcceptedClock { zero, has_jumped: false };
         }
     }

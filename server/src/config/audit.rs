@@ -158,18 +158,18 @@ impl AuditSection {
         let authorization = self.send_authorization_file.as_ref();
         let secret = source.read_secret("send_authorization_file", authorization, None)?.map(HiddenText);
         let destination = read_destination(to.as_ref(), secret);
-        let destination = destination.map_err(|why| source.value_error(to.span(), "send_to", why))?;
+        let destination = destination.map_err(|reason| source.value_error(to.span(), "send_to", reason))?;
         let is_collector = matches!(destination, AuditDestination::Collector { .. });
         if self.durability == Durability::Synced && !is_collector {
-            let why = format!(
+            let reason = format!(
                 "{destination} acknowledges nothing, so that events can be lost on the way, which durability = \"synced\" \
                  excludes; send them to a collector (https://HOST:4318), or use durability = \"written\""
             );
-            return Err(source.value_error(to.span(), "send_to", why));
+            return Err(source.value_error(to.span(), "send_to", reason));
         }
         if let Some(file) = authorization.filter(|_| !is_collector) {
-            let why = format!("{destination} has no header `Authorization`; remove this setting");
-            return Err(source.value_error(file.span(), "send_authorization_file", why));
+            let reason = format!("{destination} has no header `Authorization`; remove this setting");
+            return Err(source.value_error(file.span(), "send_authorization_file", reason));
         }
         // The oldest files are removed above three quarters of the maximum.
         let most = if self.max_bytes == 0 { u64::MAX } else { self.max_bytes / 2 };
@@ -177,11 +177,11 @@ impl AuditSection {
         let queue_bytes = *self.send_queue_bytes.as_ref();
         let queue_bytes = if is_default { queue_bytes.min(most) } else { queue_bytes };
         if !(MIN_QUEUE_BYTES..=most).contains(&queue_bytes) {
-            let why = format!(
+            let reason = format!(
                 "{queue_bytes} is not in {MIN_QUEUE_BYTES} to {most}: the events wait in the audit files, so that the queue has \
                  at most half of max_bytes"
             );
-            return Err(source.value_error(self.send_queue_bytes.span(), "send_queue_bytes", why));
+            return Err(source.value_error(self.send_queue_bytes.span(), "send_queue_bytes", reason));
         }
         Ok(DeliveryConfig { destination, queue_bytes })
     }

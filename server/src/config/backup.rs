@@ -96,7 +96,7 @@ impl BackupSection {
         let to_text = match is_bucket(to.as_ref()) {
             true => {
                 let location = access.location(to.as_ref());
-                location.map_err(|why| source.value_error(to.span(), "to", why))?;
+                location.map_err(|reason| source.value_error(to.span(), "to", reason))?;
                 to.as_ref().clone()
             }
             false => source.resolve_path(to.as_ref().as_ref()).display().to_string(),

@@ -164,11 +164,11 @@ impl PagesSection {
             // Without this rule, the light colour would also be used in dark mode.
             colors.push_str("@media (prefers-color-scheme: dark) { :root { --leaf: #7fd1a1; } }\n");
         }
-        let why = "write an address such as mailto:security@example.org (RFC 9116 section 2.5.3)";
-        let security_contact = check_contact(file, "security_contact", self.security_contact, why)?;
-        let why =
+        let advice = "write an address such as mailto:security@example.org (RFC 9116 section 2.5.3)";
+        let security_contact = check_contact(file, "security_contact", self.security_contact, advice)?;
+        let advice =
             "write an address such as https://example.org/help, mailto:help@example.org or tel:+12025550100";
-        let help = check_contact(file, "help", self.help, why)?;
+        let help = check_contact(file, "help", self.help, advice)?;
         let description = BrandText {
             text: check_sentence(file, "description", self.description)?,
             german: check_sentence(file, "description", self.de.description)?,
@@ -183,8 +183,8 @@ impl PagesSection {
             "off" => HomePage::Off,
             address if is_https(address) => HomePage::Redirected(home),
             _ => {
-                let why = "write on, off, or the address of your own page, such as https://example.org/";
-                return Err(file.value_error(span, "home", why));
+                let reason = "write on, off, or the address of your own page, such as https://example.org/";
+                return Err(file.value_error(span, "home", reason));
             }
         };
         let https = |key: &'static str, address: Option<Spanned<String>>, example: &str| {
@@ -224,12 +224,12 @@ fn check_contact(
     file: &ConfigSource<'_>,
     key: &'static str,
     contact: Option<Spanned<String>>,
-    why: &str,
+    reason: &str,
 ) -> Result<Option<String>, ConfigError> {
     let Some(contact) = contact else { return Ok(None) };
     let is_uri = ["mailto:", "https://", "tel:"].iter().any(|scheme| contact.as_ref().starts_with(scheme));
     if !is_uri || contact.as_ref().chars().any(|c| c.is_control() || c == ' ') {
-        return Err(file.value_error(contact.span(), key, why));
+        return Err(file.value_error(contact.span(), key, reason));
     }
     Ok(Some(contact.into_inner()))
 }
@@ -242,9 +242,9 @@ fn check_sentence(
     let Some(sentence) = sentence else { return Ok(None) };
     let text = sentence.as_ref().trim();
     if text.is_empty() || text.chars().count() > MAX_SENTENCE || text.chars().any(char::is_control) {
-        let why =
+        let reason =
             format!("a sentence must have 1 to {MAX_SENTENCE} printable characters, without line breaks");
-        return Err(file.value_error(sentence.span(), key, why));
+        return Err(file.value_error(sentence.span(), key, reason));
     }
     Ok(Some(text.to_owned()))
 }
@@ -254,7 +254,7 @@ fn is_https(address: &str) -> bool {
 }
 
 fn read_logo(file: &ConfigSource<'_>, path: &Spanned<PathBuf>) -> Result<Logo, ConfigError> {
-    let wrong = |why: String| file.value_error(path.span(), "logo", why);
+    let wrong = |reason: String| file.value_error(path.span(), "logo", reason);
     let resolved = file.resolve_path(path.as_ref());
     let media_type = match resolved.extension().and_then(|extension| extension.to_str()) {
         Some("svg") => "image/svg+xml",
@@ -279,7 +279,7 @@ fn check_color(
     backgrounds: &[&str],
 ) -> Result<String, ConfigError> {
     let value = color.as_ref().to_ascii_lowercase();
-    let wrong = |why: String| file.value_error(color.span(), key, why);
+    let wrong = |reason: String| file.value_error(color.span(), key, reason);
     let own = luminance(&value).ok_or_else(|| wrong(format!("'{value}' is not a colour such as #1d6b41")))?;
     let contrast = |background: &&str| {
         let other = luminance(background).unwrap_or_default();

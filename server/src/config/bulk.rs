@@ -63,8 +63,8 @@ impl BulkSection {
         if let Some(lifetime) = &self.signed_url_s
             && !(10..=3600).contains(lifetime.as_ref())
         {
-            let why = "use 10 to 3600 seconds, because anyone with the URL can read the file";
-            return Err(source.value_error(lifetime.span(), "signed_url_s", why));
+            let reason = "use 10 to 3600 seconds, because anyone with the URL can read the file";
+            return Err(source.value_error(lifetime.span(), "signed_url_s", reason));
         }
         // 0 would refuse every download.
         let positive = |key, limit: &Option<Spanned<u64>>| match limit {

@@ -100,8 +100,8 @@ impl ClientSection {
         let client_id =
             client_id.ok_or_else(|| file.value_error(section, "client_id", "the client id is missing"))?;
         if let Some(inline) = self.take_member::<IgnoredAny>(file, "client_secret")? {
-            let why = "secrets are not allowed in this file; use client_secret_file or client_secret_env";
-            return Err(file.value_error(inline.span(), "client_secret", why));
+            let reason = "secrets are not allowed in this file; use client_secret_file or client_secret_env";
+            return Err(file.value_error(inline.span(), "client_secret", reason));
         }
         let secret_file = self.take_member::<PathBuf>(file, "client_secret_file")?;
         let secret_env = self.take_member::<String>(file, "client_secret_env")?;
@@ -139,13 +139,13 @@ impl ClientSection {
             |scope: &str| is_built_in(scope) || scopes.iter().any(|candidate| candidate.name == scope);
         if let Some(unknown) = client.scopes.iter().find(|scope| !is_described(scope)) {
             let span = self.position(file, "scope", 0).unwrap_or_else(|| client_id.span());
-            let why =
+            let reason =
                 format!("the scope '{unknown}' has no description for users; add a [[scope]] with this name");
-            return Err(file.value_error(span, "scope", why));
+            return Err(file.value_error(span, "scope", reason));
         }
         if client.needs_secret() && client.secret_digests.is_empty() {
-            let why = "a client with a secret needs client_secret_file or client_secret_env";
-            return Err(file.value_error(client_id.span(), "client_id", why));
+            let reason = "a client with a secret needs client_secret_file or client_secret_env";
+            return Err(file.value_error(client_id.span(), "client_id", reason));
         }
         Ok(DeclaredClient { client, line: file.line_of(client_id.span()) })
     }
@@ -153,8 +153,8 @@ impl ClientSection {
 
 fn read_key_set(file: &ConfigSource<'_>, path: &Spanned<PathBuf>) -> Result<serde_json::Value, ConfigError> {
     let unreadable = |error: &dyn std::fmt::Display| {
-        let why = format!("failed to read {}: {error}", path.as_ref().display());
-        file.value_error(path.span(), "jwks_file", why)
+        let reason = format!("failed to read {}: {error}", path.as_ref().display());
+        file.value_error(path.span(), "jwks_file", reason)
     };
     let text = std::fs::read(file.resolve_path(path.as_ref())).map_err(|error| unreadable(&error))?;
     serde_json::from_slice(&text).map_err(|error| unreadable(&error))
@@ -200,8 +200,8 @@ impl ScopeSection {
         let description = self.description.get(file, table, "description")?;
         let is_one = Scopes::parse(&name).is_ok_and(|scopes| scopes.iter().count() == 1);
         if description.as_ref().trim().is_empty() {
-            let why = "users must be able to read what they allow; write for example: read your notes";
-            return Err(file.value_error(description.span(), "description", why));
+            let reason = "users must be able to read what they allow; write for example: read your notes";
+            return Err(file.value_error(description.span(), "description", reason));
         }
         match (is_one, is_built_in(&name)) {
             (false, _) => Err(file.value_error(span, "name", "a scope must be one word without spaces")),

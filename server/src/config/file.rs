@@ -89,8 +89,8 @@ impl ConfigSource<'_> {
         let mut preferred = PreferredVersions::default();
         for canonical in &section.preferred_versions {
             if !preferred.add(canonical.as_ref()) {
-                let why = format!("'{}' has no version; write url|version", canonical.as_ref());
-                return Err(self.value_error(canonical.span(), "preferred_versions", why));
+                let reason = format!("'{}' has no version; write url|version", canonical.as_ref());
+                return Err(self.value_error(canonical.span(), "preferred_versions", reason));
             }
         }
         Ok(preferred)
@@ -104,11 +104,11 @@ impl ConfigSource<'_> {
         let mut dialects = SnomedDialects::default();
         for dialect in &section.snomed_dialects {
             if !dialects.add(dialect.as_ref()) {
-                let why = format!(
+                let reason = format!(
                     "'{}' is not a dialect; write an alias such as en-gb, or the id of a language reference set",
                     dialect.as_ref()
                 );
-                return Err(self.value_error(dialect.span(), "snomed_dialects", why));
+                return Err(self.value_error(dialect.span(), "snomed_dialects", reason));
             }
         }
         Ok(dialects)

@@ -86,7 +86,7 @@ impl BucketAccess {
     }
 
     fn open(&self, location: &str, signs_urls: bool) -> Result<ObjectBucket, String> {
-        let wrong = |why: &str| format!("'{location}' {why}; write s3://BUCKET/PREFIX");
+        let wrong = |reason: &str| format!("'{location}' {reason}; write s3://BUCKET/PREFIX");
         let path = location.strip_prefix("s3://").ok_or_else(|| wrong("is not the URL of a bucket"))?;
         let (bucket, prefix) = path.split_once('/').unwrap_or((path, ""));
         if !is_bucket_name(bucket) {
@@ -130,22 +130,22 @@ impl FilesSection {
         let Some(location) = &self.location else {
             // A setting of a bucket without a bucket would be ignored silently.
             if *self.signed_downloads.as_ref() {
-                let why = "this setting needs location = \"s3://BUCKET/PREFIX\"";
-                return Err(source.value_error(self.signed_downloads.span(), "signed_downloads", why));
+                let reason = "this setting needs location = \"s3://BUCKET/PREFIX\"";
+                return Err(source.value_error(self.signed_downloads.span(), "signed_downloads", reason));
             }
             return Ok(FilesConfig { bucket: None, access, description: self.describe() });
         };
         if *self.signed_downloads.as_ref() && bulk.signed_url_s.is_none() {
-            let why =
+            let reason =
                 "this setting needs [bulk] signed_url_s, because a client sends no token to another server";
-            return Err(source.value_error(self.signed_downloads.span(), "signed_downloads", why));
+            return Err(source.value_error(self.signed_downloads.span(), "signed_downloads", reason));
         }
         if *bulk.file_size.as_ref() > MAX_FILE_SIZE {
-            let why = format!("a file in a bucket can have up to {MAX_FILE_SIZE} bytes");
-            return Err(source.value_error(bulk.file_size.span(), "file_size", why));
+            let reason = format!("a file in a bucket can have up to {MAX_FILE_SIZE} bytes");
+            return Err(source.value_error(bulk.file_size.span(), "file_size", reason));
         }
         let bucket = access.open(location.as_ref(), *self.signed_downloads.as_ref());
-        let bucket = bucket.map_err(|why| source.value_error(location.span(), "location", why))?;
+        let bucket = bucket.map_err(|reason| source.value_error(location.span(), "location", reason))?;
         Ok(FilesConfig { bucket: Some(bucket), access, description: self.describe() })
     }
 
@@ -162,8 +162,8 @@ impl FilesSection {
                 Ok(AmazonS3Builder::new().with_access_key_id(id.as_ref()).with_secret_access_key(secret))
             }
             (Some(id), None) => {
-                let why = "set secret_access_key_file or secret_access_key_env too";
-                Err(source.value_error(id.span(), "access_key_id", why))
+                let reason = "set secret_access_key_file or secret_access_key_env too";
+                Err(source.value_error(id.span(), "access_key_id", reason))
             }
             (None, Some(_)) => {
                 let file = self.secret_access_key_file.as_ref().map(Spanned::span);
@@ -186,9 +186,9 @@ impl FilesSection {
             (None, Some(endpoint)) => (None, endpoint),
             (None, None) => return Ok(None),
         };
-        let wrong = |why: &str| match &span {
-            Some(span) => source.value_error(span.clone(), "endpoint", format!("'{text}' {why}")),
-            None => ConfigError::Setting(format!("AWS_ENDPOINT_URL: '{text}' {why}")),
+        let wrong = |reason: &str| match &span {
+            Some(span) => source.value_error(span.clone(), "endpoint", format!("'{text}' {reason}")),
+            None => ConfigError::Setting(format!("AWS_ENDPOINT_URL: '{text}' {reason}")),
         };
         let allow_http = AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp);
         let allows_http = builder.get_config_value(&allow_http).is_some_and(|value| value == "true");

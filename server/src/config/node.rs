@@ -34,8 +34,8 @@ impl NodeSection {
         let Some(name) = &self.name else { return Ok(host_name()) };
         let text = name.as_ref();
         if text.trim().is_empty() || text.len() > MAX_LENGTH || text.chars().any(char::is_control) {
-            let why = format!("use 1 to {MAX_LENGTH} bytes without control characters");
-            return Err(source.value_error(name.span(), "name", why));
+            let reason = format!("use 1 to {MAX_LENGTH} bytes without control characters");
+            return Err(source.value_error(name.span(), "name", reason));
         }
         Ok(text.clone())
     }

@@ -111,12 +111,12 @@ impl MappingSection {
         let allowed_scopes = match &self.allowed_scopes {
             None => Scopes::default(),
             Some(text) => {
-                let refuse = |why: String| file.value_error(text.span(), "allowed_scopes", why);
+                let refuse = |reason: String| file.value_error(text.span(), "allowed_scopes", reason);
                 let scopes = Scopes::parse(text.as_ref()).map_err(|error| refuse(error.to_string()))?;
                 for scope in scopes.iter() {
                     if ScopeContext::of(scope) == Some(ScopeContext::System) {
-                        let why = format!("'{scope}' is granted to clients only, by client_credentials");
-                        return Err(refuse(why));
+                        let reason = format!("'{scope}' is granted to clients only, by client_credentials");
+                        return Err(refuse(reason));
                     }
                     if let Some(nearest) = nearest_scope(scope) {
                         return Err(refuse(format!("'{scope}' is not known; did you mean '{nearest}'?")));
@@ -160,16 +160,16 @@ pub(super) fn check_provider(
         None => false,
         Some(preset) if preset.as_ref() == "google" => true,
         Some(other) => {
-            let why = format!("'{}' is not known; use google", other.as_ref());
-            return Err(file.value_error(other.span(), "preset", why));
+            let reason = format!("'{}' is not known; use google", other.as_ref());
+            return Err(file.value_error(other.span(), "preset", reason));
         }
     };
     let name = section.name.get(file, &table, "name")?;
     let (span, name) = (name.span(), name.into_inner());
     // The member exists only so that its error can name the remedy.
     if let Some(inline) = &section.client_secret {
-        let why = "secrets are not allowed in this file; use client_secret_file or client_secret_env";
-        return Err(file.value_error(inline.span(), "client_secret", why));
+        let reason = "secrets are not allowed in this file; use client_secret_file or client_secret_env";
+        return Err(file.value_error(inline.span(), "client_secret", reason));
     }
     let secret = file.read_secret(
         "client_secret",
@@ -202,8 +202,9 @@ pub(super) fn check_provider(
         let need = |(key, address): (&'static str, Option<String>)| {
             let preset = GOOGLE_ENDPOINTS.iter().find(|(name_of_row, _)| google && *name_of_row == key);
             address.or_else(|| preset.map(|(_, address)| (*address).to_owned())).ok_or_else(|| {
-                let why = format!("provider '{name}' needs {key}; set all endpoints, or none for discovery");
-                file.value_error(span.clone(), key, why)
+                let reason =
+                    format!("provider '{name}' needs {key}; set all endpoints, or none for discovery");
+                file.value_error(span.clone(), key, reason)
             })
         };
         let [authorization_endpoint, token_endpoint, jwks_uri] = set.map(need);
@@ -263,9 +264,9 @@ fn check_client_auth(
 ) -> Result<ProviderClientAuth, ConfigError> {
     // OpenID Connect Registration 1.0 section 2: client_secret_basic is the default.
     let default = if secret.is_some() { "client_secret_basic" } else { "none" };
-    let refuse = |why: &str| {
+    let refuse = |reason: &str| {
         let span = method.map_or_else(|| name.clone(), Spanned::span);
-        Err(file.value_error(span, "token_endpoint_auth_method", why))
+        Err(file.value_error(span, "token_endpoint_auth_method", reason))
     };
     match (method.map_or(default, |method| method.as_ref()), secret) {
         ("client_secret_basic", Some(secret)) => Ok(ProviderClientAuth::SecretBasic(secret)),
@@ -278,16 +279,17 @@ fn check_client_auth(
             alg: match alg {
                 None => SigningAlg::default(),
                 Some(name) => SigningAlg::parse(name.as_ref()).ok_or_else(|| {
-                    let why = format!("'{}' is not known; use RS256, ES256, ES384 or EdDSA", name.as_ref());
-                    file.value_error(name.span(), "token_endpoint_auth_signing_alg", why)
+                    let reason =
+                        format!("'{}' is not known; use RS256, ES256, ES384 or EdDSA", name.as_ref());
+                    file.value_error(name.span(), "token_endpoint_auth_signing_alg", reason)
                 })?,
             },
             audience: match audience.map(|audience| (audience.as_ref().as_str(), audience.span())) {
                 None | Some(("issuer", _)) => AssertionTarget::Issuer,
                 Some(("token_endpoint", _)) => AssertionTarget::TokenEndpoint,
                 Some((other, span)) => {
-                    let why = format!("'{other}' is not known; use issuer or token_endpoint");
-                    return Err(file.value_error(span, "assertion_audience", why));
+                    let reason = format!("'{other}' is not known; use issuer or token_endpoint");
+                    return Err(file.value_error(span, "assertion_audience", reason));
                 }
             },
         }),

@@ -24,9 +24,9 @@ pub(super) fn store_engine(
 ) -> Result<StoreEngine, ConfigError> {
     // Configuration files are copied and committed; the password must not go with them.
     if DatabaseUrl::new(store.engine.as_ref().as_str(), None).has_password() {
-        let why = "the URL contains a password; write it without one, and use password_file, or the environment variable \
+        let reason = "the URL contains a password; write it without one, and use password_file, or the environment variable \
                    PGPASSWORD or PGPASSFILE";
-        return Err(source.value_error(store.engine.span(), "engine", why));
+        return Err(source.value_error(store.engine.span(), "engine", reason));
     }
     let name = flag.unwrap_or(store.engine.as_ref());
     // Reports a file that cannot be read with its line.
@@ -44,8 +44,8 @@ pub(super) fn check_loopback(listen: SocketAddr, insecure_http: bool, demo: bool
         )));
     }
     if demo && !is_loopback {
-        let why = format!("--demo is refused on {listen}: it serves loopback addresses only");
-        return Err(ConfigError::Setting(why));
+        let reason = format!("--demo is refused on {listen}: it serves loopback addresses only");
+        return Err(ConfigError::Setting(reason));
     }
     Ok(())
 }
@@ -99,8 +99,8 @@ pub(super) fn trusted_proxies(
         None => None,
     };
     if let Some(hops) = server.proxy_hops.as_ref().filter(|_| networks.is_empty()) {
-        let why = "without trusted_proxies the header is not read; name the networks of the proxies";
-        return Err(source.value_error(hops.span(), "proxy_hops", why));
+        let reason = "without trusted_proxies the header is not read; name the networks of the proxies";
+        return Err(source.value_error(hops.span(), "proxy_hops", reason));
     }
     Ok(TrustedProxies { networks, header: server.proxy_header, hops })
 }
@@ -114,14 +114,14 @@ pub(super) fn check_declared_once(clients: &[DeclaredClient], path: &Path) -> Re
             path: path.to_owned(),
             line: twice.line,
             key: "client_id".into(),
-            why: format!("'{}' is declared twice", twice.client.client_id),
+            reason: format!("'{}' is declared twice", twice.client.client_id),
         }),
     }
 }
 
 /// Checks the base URL.
 pub(super) fn check_base_url(base: &str, insecure_http: bool) -> Result<(), ConfigError> {
-    let wrong = |why: &str| ConfigError::Setting(format!("base URL '{base}' {why}"));
+    let wrong = |reason: &str| ConfigError::Setting(format!("base URL '{base}' {reason}"));
     let url = url::Url::parse(base).map_err(|_| wrong("is not an address such as https://id.example"))?;
     if url.scheme() != "https" && !(insecure_http && url.scheme() == "http") {
         return Err(wrong("must begin with https://"));

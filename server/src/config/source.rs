@@ -29,7 +29,7 @@ pub enum ConfigError {
         text: String,
     },
     /// A value is not valid.
-    #[error("{}: line {line}: {key}: {why}", path.display())]
+    #[error("{}: line {line}: {key}: {reason}", path.display())]
     Value {
         /// Path of the file.
         path: PathBuf,
@@ -38,7 +38,7 @@ pub enum ConfigError {
         /// Key of the value.
         key: Cow<'static, str>,
         /// Description of the defect and the remedy.
-        why: String,
+        reason: String,
     },
     /// A setting from a command-line option or the environment is not valid.
     #[error("{0}")]
@@ -61,10 +61,10 @@ impl ConfigSource<'_> {
         &self,
         span: Range<usize>,
         key: impl Into<Cow<'static, str>>,
-        why: impl Display,
+        reason: impl Display,
     ) -> ConfigError {
-        let (key, why) = (key.into(), why.to_string());
-        ConfigError::Value { path: self.path.to_owned(), line: self.line_of(span), key, why }
+        let (key, reason) = (key.into(), reason.to_string());
+        ConfigError::Value { path: self.path.to_owned(), line: self.line_of(span), key, reason }
     }
 
     /// Resolves a path against the folder of the configuration file.
@@ -97,7 +97,7 @@ impl ConfigSource<'_> {
                 (variable.span(), Err("use the file or the environment variable, not both".to_owned()))
             }
         };
-        let text = read.map_err(|why| self.value_error(span, key, why))?;
+        let text = read.map_err(|reason| self.value_error(span, key, reason))?;
         Ok(Some(text.trim().to_owned()))
     }
 
@@ -112,8 +112,8 @@ impl ConfigSource<'_> {
         if bounds.contains(&number) {
             return Ok(number);
         }
-        let why = format!("{number} is not in {} to {}", bounds.start(), bounds.end());
-        Err(self.value_error(value.span(), key, why))
+        let reason = format!("{number} is not in {} to {}", bounds.start(), bounds.end());
+        Err(self.value_error(value.span(), key, reason))
     }
 
     /// Parses IP networks and single IP addresses.
@@ -130,8 +130,8 @@ impl ConfigSource<'_> {
         let network = text.as_ref().parse::<IpNet>().ok();
         let network = network.or_else(|| text.as_ref().parse::<IpAddr>().ok().map(IpNet::from));
         network.ok_or_else(|| {
-            let why = format!("'{}' is not a network such as 10.0.0.0/8", text.as_ref());
-            self.value_error(text.span(), key, why)
+            let reason = format!("'{}' is not a network such as 10.0.0.0/8", text.as_ref());
+            self.value_error(text.span(), key, reason)
         })
     }
 }

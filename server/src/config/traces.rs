@@ -36,8 +36,8 @@ impl TracesSection {
                 matches!(url.scheme(), "http" | "https") && url.query().is_none() && url.fragment().is_none()
             };
             if !url.as_ref().is_some_and(is_fit) {
-                let why = "write the address of the collector, such as http://localhost:4318".to_owned();
-                return Err(source.value_error(address.span(), "collector", why));
+                let reason = "write the address of the collector, such as http://localhost:4318".to_owned();
+                return Err(source.value_error(address.span(), "collector", reason));
             }
         }
         Ok(TracesConfig { collector: self.collector.as_ref().map(|it| it.as_ref().clone()), percent })

@@ -154,8 +154,8 @@ async fn answer(context: Arc<RequestContext>, body: RequestBody, routes: FoundRo
     let caller = AuditCaller::of_request(address, context.request_id.clone()).traced(trace);
     // Pinned here, because each function that takes a future by value needs its memory again.
     let dispatched = pin!(async {
-        let answer = dispatch_with_language(context.clone(), body, routes).await;
-        (answer, audit::is_authenticated(), audit::client_id())
+        let response = dispatch_with_language(context.clone(), body, routes).await;
+        (response, audit::is_authenticated(), audit::client_id())
     });
     let ((Answer { mut response, cors, dialect }, is_authenticated, client), recorded) =
         app.logs.audit.on_behalf(caller, dispatched).await;
@@ -280,8 +280,8 @@ async fn dispatch(context: Arc<RequestContext>, body: RequestBody, routes: Found
     let Some(route) = routes.method(&context.method) else {
         let allow = routes.allow();
         let text = format!("{} is not supported here; use {allow}", printable(context.method.as_str()));
-        let answer = plain(StatusCode::METHOD_NOT_ALLOWED, &text);
-        return Answer { response: reply::with(answer.response, header::ALLOW, &allow), cors, ..answer };
+        let response = plain(StatusCode::METHOD_NOT_ALLOWED, &text);
+        return Answer { response: reply::with(response.response, header::ALLOW, &allow), cors, ..response };
     };
     // A panic ends only this request. The services hold no locks across handlers.
     let answering =

@@ -270,8 +270,8 @@ fn is_same(a: &str, b: &str) -> bool {
     a.as_bytes().ct_eq(b.as_bytes()).into()
 }
 
-fn refused(why: &str) -> Response<String> {
-    page(StatusCode::FORBIDDEN, "Not open", &html! { p { (why) } })
+fn refused(reason: &str) -> Response<String> {
+    page(StatusCode::FORBIDDEN, "Not open", &html! { p { (reason) } })
 }
 
 fn redirect_with_cookie(cookie: &str) -> Response<String> {

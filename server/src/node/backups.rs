@@ -71,7 +71,7 @@ impl BackupSources {
         let scheduled = self.schedule.as_ref().map(|schedule| schedule.to.as_str());
         let to =
             to.or(scheduled).context("name a folder or s3://BUCKET/PREFIX with --to, or set [backup] to")?;
-        let location = self.access.backups(to, creates).map_err(|why| anyhow!(why))?;
+        let location = self.access.backups(to, creates).map_err(|reason| anyhow!(reason))?;
         Ok(location.with_key(self.key.clone()))
     }
 

@@ -161,12 +161,12 @@ impl KeyFetcher {
 impl FetchKeySet for KeyFetcher {
     fn fetch<'a>(&'a self, address: &'a str) -> KeySetFuture<'a> {
         Box::pin(async move {
-            let why = match tokio::time::timeout(MAX_DURATION, self.fetch_key_set(address)).await {
+            let reason = match tokio::time::timeout(MAX_DURATION, self.fetch_key_set(address)).await {
                 Ok(Ok(fetched)) => return Ok(fetched),
                 Ok(Err(error)) => format!("{error:#}"),
                 Err(_) => format!("the request took more than {} s", MAX_DURATION.as_secs()),
             };
-            tracing::warn!(address, why, "failed to fetch the key set of a client");
+            tracing::warn!(address, reason, "failed to fetch the key set of a client");
             Err(KeySetUnreachable)
         })
     }

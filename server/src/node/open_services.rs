@@ -35,8 +35,11 @@ pub(super) fn open_bulk(
             let bucket_to_check = bucket.clone();
             // The server starts without its bucket: everything but exports works.
             tokio::spawn(async move {
-                if let Err(why) = bucket_to_check.check().await {
-                    tracing::error!(why, "the bucket of [files] cannot be used; exports fail until it can");
+                if let Err(reason) = bucket_to_check.check().await {
+                    tracing::error!(
+                        reason,
+                        "the bucket of [files] cannot be used; exports fail until it can"
+                    );
                 }
             });
             FileLocation::Bucket(bucket)

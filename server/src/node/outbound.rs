@@ -81,11 +81,11 @@ impl HttpCaller for NetworkCaller {
             if let Some(parent) = audit::trace().and_then(|trace| trace.traceparent().try_into().ok()) {
                 request.headers_mut().insert(TRACEPARENT, parent);
             }
-            let mut answer = client.execute(request).await.map_err(|error| classify(&error))?;
+            let mut response = client.execute(request).await.map_err(|error| classify(&error))?;
             let mut head = http::Response::new(());
-            *head.status_mut() = answer.status();
-            *head.headers_mut() = std::mem::take(answer.headers_mut());
-            let body = answer.bytes_stream().map(|piece| piece.map_err(|error| classify(&error)));
+            *head.status_mut() = response.status();
+            *head.headers_mut() = std::mem::take(response.headers_mut());
+            let body = response.bytes_stream().map(|piece| piece.map_err(|error| classify(&error)));
             Ok(head.map(|()| body.boxed()))
         })
     }

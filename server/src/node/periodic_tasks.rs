@@ -130,10 +130,10 @@ async fn write_counts(app: Arc<App>) -> Result<()> {
 pub async fn send_traces(app: Arc<App>) -> Result<()> {
     while let Some(batch) = app.logs.traces.next_batch() {
         let items = batch.clone();
-        let answer = tokio::time::timeout(TRACE_TIMEOUT, app.http.send(batch)).await;
-        let failure = match answer {
-            Ok(Ok(answer)) if answer.status().is_success() => continue,
-            Ok(Ok(answer)) => anyhow!("the collector answered {}", answer.status()),
+        let result = tokio::time::timeout(TRACE_TIMEOUT, app.http.send(batch)).await;
+        let failure = match result {
+            Ok(Ok(response)) if response.status().is_success() => continue,
+            Ok(Ok(response)) => anyhow!("the collector answered {}", response.status()),
             Ok(Err(error)) => error.into(),
             Err(_) => anyhow!("the collector did not answer in time"),
         };

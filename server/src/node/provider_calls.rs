@@ -98,8 +98,8 @@ impl ProviderCalls {
     async fn discover(&self, issuer: &str, limit: Duration) -> Result<ProviderEndpoints, ProviderFailure> {
         let address = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
         let request = http::Request::get(address).header("accept", "application/json").body(Bytes::new());
-        let answer = self.call(request, limit, ProviderFailure::Stalled).await?;
-        let document = serde_json::from_slice(&answer)
+        let response = self.call(request, limit, ProviderFailure::Stalled).await?;
+        let document = serde_json::from_slice(&response)
             .map_err(|_| ProviderFailure::Other("the discovery document is not JSON"))?;
         ProviderEndpoints::from_discovery(issuer, &document)
     }
@@ -134,9 +134,9 @@ impl ProviderCalls {
             request = request.header("authorization", format!("Basic {}", STANDARD.encode(pair)));
         }
         let form = form_urlencoded::Serializer::new(String::new()).extend_pairs(&content.form).finish();
-        let answer =
+        let response =
             self.call(request.body(form.into()), provider.timeout, ProviderFailure::TokenTimeout).await?;
-        let tokens = serde_json::from_slice(&answer)
+        let tokens = serde_json::from_slice(&response)
             .map_err(|_| ProviderFailure::Other("the token response is not JSON with an ID token"))?;
         let request = http::Request::get(&endpoints.jwks_uri).body(Bytes::new());
         let keys = self.call(request, provider.timeout, ProviderFailure::KeySetTimeout).await?;
@@ -158,9 +158,9 @@ impl ProviderCalls {
         let request = http::Request::get(endpoint)
             .header("accept", "application/json")
             .header("authorization", format!("Bearer {access_token}"));
-        let answer =
+        let response =
             self.call(request.body(Bytes::new()), provider.timeout, ProviderFailure::Stalled).await?;
-        serde_json::from_slice(&answer)
+        serde_json::from_slice(&response)
             .map_err(|_| ProviderFailure::Other("the answer of the userinfo endpoint is not a JSON object"))
     }
 }

@@ -106,16 +106,16 @@ impl QuestionPool {
                 (spent > MAX_QUESTION_TIME)
                     .then_some(ExhaustionCause::Deadline(MAX_QUESTION_TIME.as_millis() as u64))
             };
-            let answer = ask(&Budget::full(&check).with_memory(memory));
+            let result = ask(&Budget::full(&check).with_memory(memory));
             let spent = clock::thread_cpu_time().saturating_sub(started);
             counts.asked.fetch_add(1, Ordering::Relaxed);
             counts.cpu_us.fetch_add(u64::try_from(spent.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
             drop(permits);
-            answer
+            result
         });
-        let answer = answer.await.expect("a question does not panic");
+        let result = answer.await.expect("a question does not panic");
         drop(cancelled);
-        Ok(answer)
+        Ok(result)
     }
 
     /// The counts since the start.

@@ -32,7 +32,7 @@ pub async fn store_declared_clients(
                     path: flags.config.clone().unwrap_or_default(),
                     line: declared_client.map_or(0, |declared| declared.line),
                     key: "client_id".into(),
-                    why: error.to_string(),
+                    reason: error.to_string(),
                 })
             }
             _ => error.into(),

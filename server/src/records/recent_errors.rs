@@ -71,12 +71,12 @@ mod tests {
         tracing::subscriber::with_default(tracing_subscriber::registry().with(KeepErrors), || {
             tracing::warn!("only a warning");
             for number in 0..KEPT + 2 {
-                tracing::error!(number, why = "the disk is full", "the file was not written");
+                tracing::error!(number, reason = "the disk is full", "the file was not written");
             }
         });
         let recent = RECENT_ERRORS.list();
         assert_eq!(recent.len(), KEPT);
-        let newest = format!("the file was not written, number: {}, why: the disk is full", KEPT + 1);
+        let newest = format!("the file was not written, number: {}, reason: the disk is full", KEPT + 1);
         assert_eq!(recent[0].text, newest);
     }
 }

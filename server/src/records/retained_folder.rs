@@ -154,9 +154,9 @@ impl RetainedFolder {
         Ok(())
     }
 
-    fn remove(&self, name: &str, why: &str, removed: &mut Vec<String>) -> io::Result<()> {
+    fn remove(&self, name: &str, reason: &str, removed: &mut Vec<String>) -> io::Result<()> {
         fs::remove_file(self.folder.join(name))?;
-        removed.push(format!("{} was removed, because {why}", self.folder.join(name).display()));
+        removed.push(format!("{} was removed, because {reason}", self.folder.join(name).display()));
         Ok(())
     }
 }

@@ -137,8 +137,8 @@ async fn a_device_gets_tokens_that_end_with_the_session() {
     tokens(&server, &mut browser, &demo["user"]).await;
     let client = demo["device"]["client_id"].as_str().unwrap();
     let post = async |path: &str, form: &[(&str, &str)]| {
-        let answer = server.client().post(format!("{base}{path}")).form(form).send().await.unwrap();
-        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+        let response = server.client().post(format!("{base}{path}")).form(form).send().await.unwrap();
+        (response.status().as_u16(), response.json::<Value>().await.unwrap())
     };
     let (_, begun) =
         post("/oauth2/device_authorization", &[("client_id", client), ("scope", "openid profile")]).await;

@@ -90,9 +90,9 @@ async fn the_configuration_is_reloaded_without_a_restart() {
 fn send_line(server: &Server, line: &str) -> Vec<Value> {
     let mut socket = UnixStream::connect(server.data().join("admin.sock")).unwrap();
     writeln!(socket, "{line}").unwrap();
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer).unwrap();
-    answer.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let mut reply = String::new();
+    socket.read_to_string(&mut reply).unwrap();
+    reply.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]
@@ -105,9 +105,9 @@ fn another_version_of_the_administration_protocol_is_rejected() {
         own + 1,
         env!("CARGO_PKG_VERSION")
     );
-    let answer =
+    let reply =
         send_line(&server, &json!({ "protocol": own + 1, "command": { "unheard": "of" } }).to_string());
-    assert_eq!(answer, [json!({"trouble": trouble}), json!({"exit": 1})]);
+    assert_eq!(reply, [json!({"trouble": trouble}), json!({"exit": 1})]);
     let malformed = json!({ "protocol": own, "command": "unheard" }).to_string();
     let [trouble, exit] = &send_line(&server, &malformed)[..] else { panic!() };
     assert!(trouble["trouble"].as_str().unwrap().contains("not a command of version"), "{trouble}");
@@ -209,8 +209,8 @@ async fn the_audit_log_records_actions_without_secrets() {
         client.post(&token_url).form(&pairs).send()
     };
     assert_eq!(form("a-wrong-secret-that-somebody-tried").await.unwrap().status(), 401);
-    let answer: Value = form(&secret).await.unwrap().json().await.unwrap();
-    let admin = answer["access_token"].as_str().unwrap().to_owned();
+    let reply: Value = form(&secret).await.unwrap().json().await.unwrap();
+    let admin = reply["access_token"].as_str().unwrap().to_owned();
     let users = format!("{}/admin/users", server.base());
     let new = serde_json::json!({ "username": "ash", "password": "a long password for ash" });
     let creation = client

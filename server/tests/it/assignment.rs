@@ -60,11 +60,11 @@ async fn statuses(server: &Server, token: &str) -> [u16; 3] {
     let paths = ["Device/in-14999", "Device/out-14999", "Group/of-in/$export?_type=Device"];
     for (status, path) in statuses.iter_mut().zip(paths) {
         let url = format!("{}/{path}", server.fhir());
-        let answer = server.client().get(url).bearer_auth(token).send().await.unwrap();
-        if answer.status() == 503 {
-            assert_eq!(answer.headers()["retry-after"], "60", "{path}");
+        let response = server.client().get(url).bearer_auth(token).send().await.unwrap();
+        if response.status() == 503 {
+            assert_eq!(response.headers()["retry-after"], "60", "{path}");
         }
-        *status = answer.status().as_u16();
+        *status = response.status().as_u16();
     }
     statuses
 }

@@ -43,9 +43,9 @@ async fn journey(settings: &str) -> (Vec<String>, Vec<Value>) {
         if let Some(body) = body {
             request = request.json(&body);
         }
-        let answer = request.send().await.unwrap();
-        let status = answer.status();
-        let text = answer.text().await.unwrap();
+        let response = request.send().await.unwrap();
+        let status = response.status();
+        let text = response.text().await.unwrap();
         assert!(status.is_success(), "{path}: {text}");
         status.as_u16()
     };
@@ -148,8 +148,8 @@ fn with_blocked_log(settings: &str) -> (Server, [std::path::PathBuf; 2]) {
 }
 
 async fn readiness(server: &Server) -> (u16, String) {
-    let answer = server.client().get(format!("{}/health/ready", server.base())).send().await.unwrap();
-    (answer.status().as_u16(), answer.text().await.unwrap())
+    let response = server.client().get(format!("{}/health/ready", server.base())).send().await.unwrap();
+    (response.status().as_u16(), response.text().await.unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -139,9 +139,9 @@ async fn at_the_bound_synced_refuses_and_written_drops() {
             }
         }
         let ready = || server.client().get(format!("{}/health/ready", server.base())).send();
-        let answer = ready().await.unwrap();
-        let status = answer.status();
-        let text = answer.text().await.unwrap();
+        let response = ready().await.unwrap();
+        let status = response.status();
+        let text = response.text().await.unwrap();
         let output = server.trefoil(&["status"]);
         let report = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(report.contains("audit events are not delivered to http://127.0.0.1"), "{report}");

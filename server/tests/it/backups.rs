@@ -39,8 +39,8 @@ const SCOPES: &str = "system/Group.cruds system/Patient.rs system/Group.cud syst
 async fn put_group(server: &Server, token: &str, id: &str, name: &str) -> StatusCode {
     let group = json!({ "resourceType": "Group", "id": id, "type": "person", "actual": true, "name": name });
     let url = format!("{}/Group/{id}", server.fhir());
-    let answer = server.client().put(url).bearer_auth(token).json(&group).send().await;
-    answer.map_or(StatusCode::SERVICE_UNAVAILABLE, |answer| answer.status())
+    let response = server.client().put(url).bearer_auth(token).json(&group).send().await;
+    response.map_or(StatusCode::SERVICE_UNAVAILABLE, |response| response.status())
 }
 
 /// Facts about a server that a client can observe: the histories of Groups, and a completed export with its
@@ -56,9 +56,9 @@ struct Observed {
 async fn observe(server: &Server, token: &str, groups: &[String], status: &str) -> Observed {
     let client = server.client();
     let get = async |url: String| {
-        let answer = client.get(&url).bearer_auth(token).send().await.unwrap();
-        assert_eq!(answer.status(), StatusCode::OK, "{url}");
-        answer.bytes().await.unwrap().to_vec()
+        let response = client.get(&url).bearer_auth(token).send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK, "{url}");
+        response.bytes().await.unwrap().to_vec()
     };
     let mut histories = BTreeMap::new();
     for id in groups {
@@ -83,9 +83,9 @@ async fn observe(server: &Server, token: &str, groups: &[String], status: &str) 
 async fn export(server: &Server, token: &str) -> String {
     let request = server.client().get(format!("{}/Patient/$export?_type=Patient", server.fhir()));
     let request = request.bearer_auth(token).header("prefer", "respond-async");
-    let answer = request.header("accept", "application/fhir+json").send().await.unwrap();
-    assert_eq!(answer.status(), StatusCode::ACCEPTED);
-    let status = answer.headers()["content-location"].to_str().unwrap().to_owned();
+    let response = request.header("accept", "application/fhir+json").send().await.unwrap();
+    assert_eq!(response.status(), StatusCode::ACCEPTED);
+    let status = response.headers()["content-location"].to_str().unwrap().to_owned();
     manifest_at(&server.client(), token, &status).await;
     status
 }

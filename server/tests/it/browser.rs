@@ -33,8 +33,8 @@ async fn a_browser_signs_in_and_out() {
             tokio::spawn(async move {
                 let mut head = [0; 4096];
                 let length = stream.read(&mut head).await.unwrap_or_default();
-                let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\ndone";
-                if length > 0 && stream.write_all(answer).await.is_ok() {
+                let response = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\ndone";
+                if length > 0 && stream.write_all(response).await.is_ok() {
                     let line = String::from_utf8_lossy(&head[..length]).lines().next().map(str::to_owned);
                     _ = requests.send(line.unwrap_or_default());
                 }
@@ -76,9 +76,9 @@ async fn a_browser_signs_in_and_out() {
         ("redirect_uri", &callback),
         ("code_verifier", "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"),
     ];
-    let answer = server.client().post(format!("{}/oauth2/token", server.base())).form(&form).send().await;
-    let answer: Value = answer.unwrap().json().await.unwrap();
-    let hint = answer["id_token"].as_str().unwrap_or_else(|| panic!("{answer}"));
+    let response = server.client().post(format!("{}/oauth2/token", server.base())).form(&form).send().await;
+    let response: Value = response.unwrap().json().await.unwrap();
+    let hint = response["id_token"].as_str().unwrap_or_else(|| panic!("{response}"));
 
     driver.go(&format!("{}/account", server.base())).await;
     assert!(driver.text("main").await.contains("Willow Marsh"));
@@ -116,11 +116,11 @@ async fn serve_page(page: String) -> String {
         while let Ok((mut stream, _)) = listener.accept().await {
             let head =
                 format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\n", page.len());
-            let answer = format!("{head}Connection: close\r\n\r\n{page}");
+            let response = format!("{head}Connection: close\r\n\r\n{page}");
             tokio::spawn(async move {
                 let length = stream.read(&mut [0; 4096]).await.unwrap_or_default();
                 if length > 0 {
-                    _ = stream.write_all(answer.as_bytes()).await;
+                    _ = stream.write_all(response.as_bytes()).await;
                 }
             });
         }

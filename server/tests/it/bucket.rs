@@ -77,9 +77,9 @@ async fn kick_off(node: &Server, base: &str, token: &str) -> String {
     let url = format!("{}/$export?_type=Patient", node.fhir());
     let request = node.client().get(url).bearer_auth(token);
     let request = request.header("accept", "application/fhir+json").header("prefer", "respond-async");
-    let answer = request.send().await.unwrap();
-    assert_eq!(answer.status(), StatusCode::ACCEPTED);
-    let status = answer.headers()["content-location"].to_str().unwrap();
+    let response = request.send().await.unwrap();
+    assert_eq!(response.status(), StatusCode::ACCEPTED);
+    let status = response.headers()["content-location"].to_str().unwrap();
     status.strip_prefix(base).unwrap().to_owned()
 }
 
@@ -93,11 +93,11 @@ async fn get(client: &Client, node: &Server, path: &str, token: Option<&str>) ->
 async fn manifest(node: &Server, path: &str, token: &str) -> Value {
     let (client, begun) = (node.client(), Instant::now());
     loop {
-        let answer = get(&client, node, path, Some(token)).await;
-        if answer.status() == StatusCode::OK {
-            return answer.json().await.unwrap();
+        let response = get(&client, node, path, Some(token)).await;
+        if response.status() == StatusCode::OK {
+            return response.json().await.unwrap();
         }
-        assert_eq!(answer.status(), StatusCode::ACCEPTED);
+        assert_eq!(response.status(), StatusCode::ACCEPTED);
         assert!(begun.elapsed() < Duration::from_secs(100), "the export does not end");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -118,9 +118,9 @@ async fn files(node: &Server, base: &str, manifest: &Value) -> Vec<Vec<u8>> {
         assert_eq!(redirect.status(), StatusCode::TEMPORARY_REDIRECT);
         // The clients of these tests follow no redirects.
         let location = redirect.headers()["location"].to_str().unwrap();
-        let answer = reqwest::get(location).await.unwrap();
-        assert_eq!(answer.status(), StatusCode::OK);
-        files.push(answer.bytes().await.unwrap().to_vec());
+        let response = reqwest::get(location).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        files.push(response.bytes().await.unwrap().to_vec());
     }
     files
 }
@@ -247,23 +247,23 @@ async fn nodes_share_exports_and_releases_through_a_bucket() {
     // With a token, the server sends the file itself.
     for (at, (path, file)) in paths(&complete, &base).iter().zip(&redirected).enumerate() {
         let node = &nodes[at % 3];
-        let answer = get(&node.client(), node, path, Some(&token)).await;
-        assert!(answer.url().as_str().starts_with(&node.base()));
-        assert!(answer.bytes().await.unwrap() == *file);
+        let response = get(&node.client(), node, path, Some(&token)).await;
+        assert!(response.url().as_str().starts_with(&node.base()));
+        assert!(response.bytes().await.unwrap() == *file);
         let request = nodes[0].client().get(format!("{}{path}", nodes[0].base())).bearer_auth(&token);
-        let answer = request.header("range", "bytes=1000-1999").send().await.unwrap();
-        assert_eq!(answer.status(), StatusCode::PARTIAL_CONTENT);
-        assert!(answer.bytes().await.unwrap() == file[1000..2000]);
+        let response = request.header("range", "bytes=1000-1999").send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::PARTIAL_CONTENT);
+        assert!(response.bytes().await.unwrap() == file[1000..2000]);
     }
     // While the bucket is away, a file cannot be read now, and the server remains ready.
     bucket.fail(Fault::AccessDenied, usize::MAX);
     let first = &paths(&complete, &base)[0];
-    let answer = get(&nodes[1].client(), &nodes[1], first, Some(&token)).await;
-    assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    let response = get(&nodes[1].client(), &nodes[1], first, Some(&token)).await;
+    assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
     bucket.fail(Fault::SlowDown, usize::MAX);
-    let answer = get(&nodes[1].client(), &nodes[1], first, Some(&token)).await;
-    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert!(answer.headers().contains_key("retry-after"));
+    let response = get(&nodes[1].client(), &nodes[1], first, Some(&token)).await;
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(response.headers().contains_key("retry-after"));
     assert_eq!(get(&nodes[1].client(), &nodes[1], "/health/ready", None).await.status(), StatusCode::OK);
     bucket.recover();
     // A new server secret ends the signed URLs at all nodes; after that, a URL of one node is valid at the

@@ -66,10 +66,10 @@ async fn members_and_their_resources(server: &Server, group: &str) -> Resources 
     let client = server.client();
     let token = server.backend_token("system/*.rs").await;
     let get = async |path: &str| -> Value {
-        let answer =
+        let response =
             client.get(format!("{}/{path}", server.fhir())).bearer_auth(&token).send().await.unwrap();
-        assert_eq!(answer.status(), 200, "{path}");
-        answer.json().await.unwrap()
+        assert_eq!(response.status(), 200, "{path}");
+        response.json().await.unwrap()
     };
     let search = async |query: &str| -> Vec<Value> {
         let mut bundle = get(&format!("{query}&_count=1000")).await;

@@ -37,8 +37,9 @@ fn any_certificate() -> reqwest::Client {
 
 /// The certificate that the server presents to a new connection.
 async fn presented(server: &Server) -> Vec<u8> {
-    let answer = any_certificate().get(format!("{}/health/ready", server.base())).send().await.unwrap();
-    let certificate = answer.extensions().get::<reqwest::tls::TlsInfo>().unwrap().peer_certificate().unwrap();
+    let response = any_certificate().get(format!("{}/health/ready", server.base())).send().await.unwrap();
+    let certificate =
+        response.extensions().get::<reqwest::tls::TlsInfo>().unwrap().peer_certificate().unwrap();
     certificate.to_vec()
 }
 
@@ -63,8 +64,8 @@ async fn a_renewed_certificate_is_presented_without_closing_a_connection() {
     let text = String::from_utf8_lossy(&reloaded.stdout);
     assert!(reloaded.status.success() && text.contains("valid until "), "{reloaded:?}");
     assert_eq!(presented(&server).await, second);
-    let answer = open.get(format!("{}/health/ready", server.base())).send().await.unwrap();
-    let info = answer.extensions().get::<reqwest::tls::TlsInfo>().unwrap();
+    let response = open.get(format!("{}/health/ready", server.base())).send().await.unwrap();
+    let info = response.extensions().get::<reqwest::tls::TlsInfo>().unwrap();
     assert_eq!(info.peer_certificate().unwrap(), &first[..], "the connection of before is still open");
 
     // A key of another certificate is refused, and both files are named.

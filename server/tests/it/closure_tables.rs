@@ -34,8 +34,8 @@ const RELATIONS: [(&str, &str); 8] = [
 async fn close(writer: &Writer, fhir: &str, parameters: &[Value]) -> (u16, Value) {
     let body = json!({ "resourceType": "Parameters", "parameter": parameters }).to_string();
     let request = writer.request(reqwest::Method::POST, &format!("{fhir}/$closure"));
-    let answer = request.header("content-type", "application/fhir+json").body(body).send().await.unwrap();
-    (answer.status().as_u16(), answer.json().await.unwrap())
+    let response = request.header("content-type", "application/fhir+json").body(body).send().await.unwrap();
+    (response.status().as_u16(), response.json().await.unwrap())
 }
 
 fn named(name: &str) -> Value {

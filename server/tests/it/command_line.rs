@@ -393,8 +393,8 @@ async fn a_generated_key_pair_authenticates_a_client() {
         ("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"),
         ("client_assertion", &assertion(&client, &address)),
     ];
-    let answer = server.client().post(address).form(&form).send().await.unwrap();
-    assert_eq!(answer.status(), 200, "{}", answer.text().await.unwrap());
+    let response = server.client().post(address).form(&form).send().await.unwrap();
+    assert_eq!(response.status(), 200, "{}", response.text().await.unwrap());
 }
 
 #[test]

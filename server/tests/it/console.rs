@@ -21,8 +21,8 @@ async fn act(browser: &mut Browser<'_>, base: &str, fields: &[(&str, &str)]) -> 
     let page = browser.get(&format!("{base}/console")).await.text().await.unwrap();
     let csrf = page.split("name=\"csrf\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
     let form: Vec<_> = fields.iter().copied().chain([("csrf", csrf.as_str())]).collect();
-    let answer = browser.send(browser.client.post(format!("{base}/console")).form(&form)).await;
-    (answer.status().as_u16(), answer.text().await.unwrap())
+    let response = browser.send(browser.client.post(format!("{base}/console")).form(&form)).await;
+    (response.status().as_u16(), response.text().await.unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -117,9 +117,9 @@ async fn only_an_administrator_with_a_recent_sign_in_may_use_the_console() {
     let mut server = Server::demo();
     let base = server.base();
     let mut stranger = Browser::new(&server);
-    let answer = stranger.get(&format!("{base}/console")).await;
-    assert_eq!(answer.status(), 303);
-    let sign_in = location(&answer);
+    let response = stranger.get(&format!("{base}/console")).await;
+    assert_eq!(response.status(), 303);
+    let sign_in = location(&response);
     assert!(sign_in.contains("/sign-in?continue=console"), "{sign_in}");
 
     // After the sign-in, the browser is at the console.
@@ -141,8 +141,8 @@ async fn only_an_administrator_with_a_recent_sign_in_may_use_the_console() {
     let (mut browser, _) = administrator(&server).await;
     // A form of another site has no token of this browser.
     let forged = [("action", "reload"), ("csrf", "x")];
-    let answer = browser.send(browser.client.post(format!("{base}/console")).form(&forged)).await;
-    assert_eq!(answer.status(), 403);
+    let response = browser.send(browser.client.post(format!("{base}/console")).form(&forged)).await;
+    assert_eq!(response.status(), 403);
     assert_eq!(browser.get(&format!("{base}/console")).await.status(), 200);
     let cookies = browser.cookies.clone();
     server.kill();
@@ -150,7 +150,7 @@ async fn only_an_administrator_with_a_recent_sign_in_may_use_the_console() {
     server.start();
     let mut later = Browser::new(&server);
     later.cookies = cookies;
-    let answer = later.get(&format!("{base}/console")).await;
-    assert_eq!(answer.status(), 403);
-    assert!(answer.text().await.unwrap().contains("more than 15 minutes old"));
+    let response = later.get(&format!("{base}/console")).await;
+    assert_eq!(response.status(), 403);
+    assert!(response.text().await.unwrap().contains("more than 15 minutes old"));
 }

@@ -24,27 +24,27 @@ fn write_patients(path: &std::path::Path, count: usize) {
 /// Polls until the response is not 202, and returns the manifest.
 async fn finish(server: &Server, status: &str, token: &str) -> Value {
     for _ in 0..10_000 {
-        let answer = server.client().get(status).bearer_auth(token).send().await.unwrap();
-        match answer.status().as_u16() {
+        let response = server.client().get(status).bearer_auth(token).send().await.unwrap();
+        match response.status().as_u16() {
             202 => {
                 assert!(
-                    answer.headers().contains_key("retry-after")
-                        && answer.headers().contains_key("x-progress")
+                    response.headers().contains_key("retry-after")
+                        && response.headers().contains_key("x-progress")
                 );
                 tokio::task::yield_now().await;
             }
-            200 => return answer.json().await.unwrap(),
-            other => panic!("the export ended with {other}: {}", answer.text().await.unwrap()),
+            200 => return response.json().await.unwrap(),
+            other => panic!("the export ended with {other}: {}", response.text().await.unwrap()),
         }
     }
     panic!("the export did not end");
 }
 
 async fn kick_off(server: &Server, token: &str) -> String {
-    let answer =
+    let response =
         server.client().get(format!("{}/$export", server.fhir())).bearer_auth(token).send().await.unwrap();
-    assert_eq!(answer.status(), 202);
-    answer.headers()["content-location"].to_str().unwrap().to_owned()
+    assert_eq!(response.status(), 202);
+    response.headers()["content-location"].to_str().unwrap().to_owned()
 }
 
 fn count(manifest: &Value, kind: &str) -> u64 {

@@ -42,13 +42,13 @@ fn outcome_of(text: &str) -> String {
 /// Exports all resources of a type. Returns the status of the completed job and its response.
 async fn export(server: &Server, client: &reqwest::Client, token: &str, kind: &str) -> (u16, String) {
     let request = format!("{}/$export?_type={kind}", server.fhir());
-    let answer = client.get(request).bearer_auth(token).send().await.unwrap();
-    assert_eq!(answer.status(), 202);
-    let status = answer.headers()["content-location"].to_str().unwrap().to_owned();
+    let response = client.get(request).bearer_auth(token).send().await.unwrap();
+    assert_eq!(response.status(), 202);
+    let status = response.headers()["content-location"].to_str().unwrap().to_owned();
     loop {
-        let answer = client.get(&status).bearer_auth(token).send().await.unwrap();
-        if answer.status() != 202 {
-            return (answer.status().as_u16(), answer.text().await.unwrap());
+        let response = client.get(&status).bearer_auth(token).send().await.unwrap();
+        if response.status() != 202 {
+            return (response.status().as_u16(), response.text().await.unwrap());
         }
     }
 }
@@ -119,13 +119,13 @@ async fn a_damaged_table_fails_only_requests_that_read_it() {
     assert_eq!(export(&server, &client, &token, "Patient").await.0, 200);
     let mut failed = 0;
     for number in 0..COUNT {
-        let answer = client.get(format!("{}/Basic/b{number:04}", server.fhir())).bearer_auth(&token);
-        let answer = answer.send().await.unwrap();
-        match answer.status().as_u16() {
-            200 => assert!(answer.text().await.unwrap().contains(&format!("{number:04}").repeat(900))),
+        let response = client.get(format!("{}/Basic/b{number:04}", server.fhir())).bearer_auth(&token);
+        let response = response.send().await.unwrap();
+        match response.status().as_u16() {
+            200 => assert!(response.text().await.unwrap().contains(&format!("{number:04}").repeat(900))),
             500 => {
                 failed += 1;
-                let body = answer.text().await.unwrap();
+                let body = response.text().await.unwrap();
                 assert!(outcome_of(&body).contains("the stored data is corrupt"), "{body}");
             }
             other => panic!("{other}"),
@@ -163,9 +163,9 @@ async fn a_damaged_export_file_is_not_returned() {
     for (name, value) in
         [("accept-encoding", "identity"), ("accept-encoding", "gzip"), ("range", "bytes=0-9")]
     {
-        let answer = client.get(&url).bearer_auth(&token).header(name, value).send().await.unwrap();
-        assert_eq!(answer.status(), 500, "{name}: {value}");
-        let body = answer.text().await.unwrap();
+        let response = client.get(&url).bearer_auth(&token).header(name, value).send().await.unwrap();
+        assert_eq!(response.status(), 500, "{name}: {value}");
+        let body = response.text().await.unwrap();
         assert!(outcome_of(&body).contains("the file is corrupt; delete this export"), "{body}");
     }
 }

@@ -30,9 +30,9 @@ pub async fn connect(url: &str) -> Client {
 pub async fn writer(node: &Server, base: &str) -> String {
     let form = [("grant_type", "client_credentials"), ("scope", "system/Group.cud system/Group.rs")];
     let assertion = backend_assertion(&node.demo_json(), base);
-    let answer = post_as_backend(node, "/oauth2/token", &assertion, &form).await;
-    let answer: Value = answer.json().await.unwrap();
-    answer["access_token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    let response = post_as_backend(node, "/oauth2/token", &assertion, &form).await;
+    let response: Value = response.json().await.unwrap();
+    response["access_token"].as_str().unwrap_or_else(|| panic!("{response}")).to_owned()
 }
 
 pub async fn put_group(node: &Server, token: &str, id: &str, name: &str) -> StatusCode {
@@ -43,15 +43,15 @@ pub async fn put_group(node: &Server, token: &str, id: &str, name: &str) -> Stat
 
 pub async fn read_group(node: &Server, token: &str, id: &str) -> StatusCode {
     let url = format!("{}/Group/{id}", node.fhir());
-    let answer = node.client().get(url).bearer_auth(token).send().await;
+    let response = node.client().get(url).bearer_auth(token).send().await;
     // While the services start again, nothing listens.
-    answer.map_or(StatusCode::SERVICE_UNAVAILABLE, |answer| answer.status())
+    response.map_or(StatusCode::SERVICE_UNAVAILABLE, |response| response.status())
 }
 
 /// Readiness of a node. While its services start again, nothing listens, which counts as not ready.
 pub async fn readiness(node: &Server) -> StatusCode {
-    let answer = node.client().get(format!("{}/health/ready", node.base())).send().await;
-    answer.map_or(StatusCode::SERVICE_UNAVAILABLE, |answer| answer.status())
+    let response = node.client().get(format!("{}/health/ready", node.base())).send().await;
+    response.map_or(StatusCode::SERVICE_UNAVAILABLE, |response| response.status())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -270,11 +270,11 @@ async fn a_fault_of_the_database_is_an_error_by_redirect() {
         .append_pair("code_challenge_method", "S256")
         .append_pair("state", &state)
         .finish();
-    let answer = async || {
+    let response = async || {
         let url = format!("{}/oauth2/authorize?{query}", node.base());
         location(&node.client().get(url).send().await.unwrap())
     };
-    assert!(answer().await.contains("/sign-in?continue="));
+    assert!(response().await.contains("/sign-in?continue="));
     let refuse = "CREATE FUNCTION refuse() RETURNS trigger AS $$ BEGIN
             RAISE EXCEPTION 'refused' USING ERRCODE = TG_ARGV[0];
         END $$ LANGUAGE plpgsql";
@@ -283,14 +283,14 @@ async fn a_fault_of_the_database_is_an_error_by_redirect() {
         let trigger =
             format!("CREATE TRIGGER refuse BEFORE INSERT ON ledger EXECUTE FUNCTION refuse('{code}')");
         admin.batch_execute(&trigger).await.unwrap();
-        let to = answer().await;
+        let to = response().await;
         assert!(to.starts_with(&format!("{redirect_uri}?")), "{code}: {to}");
         assert_eq!(answer_parameter(&to, "error").as_deref(), Some(error), "{code}");
         assert_eq!(answer_parameter(&to, "state"), Some(state.clone()), "{code}");
         assert_eq!(answer_parameter(&to, "error_description"), None, "{code}");
         admin.batch_execute("DROP TRIGGER refuse ON ledger").await.unwrap();
     }
-    assert!(answer().await.contains("/sign-in?continue="));
+    assert!(response().await.contains("/sign-in?continue="));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -24,8 +24,8 @@ async fn exported() -> (Server, String, String, Vec<u8>) {
     let token = server.backend_token("system/*.read").await;
     let client = server.client();
     let request = format!("{}/$export?_type=Basic", server.fhir());
-    let answer = client.get(request).bearer_auth(&token).send().await.unwrap();
-    let status = answer.headers()["content-location"].to_str().unwrap().to_owned();
+    let response = client.get(request).bearer_auth(&token).send().await.unwrap();
+    let status = response.headers()["content-location"].to_str().unwrap().to_owned();
     let manifest = manifest_at(&client, &token, &status).await;
     let url = manifest["output"][0]["url"].as_str().unwrap().to_owned();
     let text = client.get(&url).bearer_auth(&token).send().await.unwrap().bytes().await.unwrap();
@@ -49,13 +49,13 @@ async fn interrupted_downloads_resume_with_the_same_bytes() {
         let mut cuts = 0;
         while got.len() < length {
             let range = format!("bytes={}-", got.len());
-            let answer = get().header("range", range).header("if-range", &etag).send().await.unwrap();
-            assert_eq!(answer.status(), 206);
+            let response = get().header("range", range).header("if-range", &etag).send().await.unwrap();
+            assert_eq!(response.status(), 206);
             let expected = format!("bytes {}-{}/{length}", got.len(), length - 1);
-            assert_eq!(answer.headers()["content-range"].to_str().unwrap(), expected);
+            assert_eq!(response.headers()["content-range"].to_str().unwrap(), expected);
             // The connection ends at a random position.
             let until = got.len() + random.usize(1..length / 3);
-            let mut pieces = answer.bytes_stream();
+            let mut pieces = response.bytes_stream();
             while let Some(piece) = pieces.next().await {
                 got.extend_from_slice(&piece.unwrap());
                 if got.len() >= until {

@@ -21,11 +21,11 @@ async fn put_group(client: &Client, server: &Server, token: &str, id: &str, leng
         "resourceType": "Group", "id": id, "type": "person", "actual": true, "name": "x".repeat(length),
     });
     let request = client.put(format!("{}/Group/{id}", server.fhir())).bearer_auth(token).json(&group);
-    let answer = request.send().await.unwrap();
-    if answer.status() == StatusCode::SERVICE_UNAVAILABLE {
-        assert!(answer.headers().contains_key("retry-after"));
+    let response = request.send().await.unwrap();
+    if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+        assert!(response.headers().contains_key("retry-after"));
     }
-    answer.status()
+    response.status()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,13 +51,13 @@ async fn a_batch_of_reads_takes_the_memory_of_one_and_ends_with_its_client() {
 
     let before = server.resident_mib();
     for _ in 0..8 {
-        let mut answer = send(2_500).await;
-        assert!(answer.chunk().await.unwrap().is_some());
+        let mut response = send(2_500).await;
+        assert!(response.chunk().await.unwrap().is_some());
         // Others read while an answer waits for its client.
         let url = format!("{}/Group/big", server.fhir());
         let read = client.get(url).bearer_auth(&other).send().await.unwrap();
         assert_eq!((read.status(), read.bytes().await.unwrap().len() > MIB), (StatusCode::OK, true));
-        drop(answer);
+        drop(response);
     }
     let grown = server.resident_mib().saturating_sub(before);
     println!("8 batches of 2,500 reads of 1 MiB: {before} MiB before, {grown} MiB more");
@@ -111,10 +111,10 @@ async fn large_bodies_are_accepted_in_turn_in_a_small_container() {
     assert!(statuses.iter().all(is_answered) && statuses.contains(&StatusCode::CREATED), "{statuses:?}");
     // Many clients read at the same time what takes more memory than there is.
     let reads = ids.iter().cycle().take(60).map(async |id| {
-        let answer = client.get(format!("{}/Group/{id}", server.fhir())).bearer_auth(&token).send().await;
-        let mut answer = answer.unwrap();
-        while answer.chunk().await.unwrap().is_some() {}
-        answer.status()
+        let response = client.get(format!("{}/Group/{id}", server.fhir())).bearer_auth(&token).send().await;
+        let mut response = response.unwrap();
+        while response.chunk().await.unwrap().is_some() {}
+        response.status()
     });
     let statuses = join_all(reads).await;
     assert!(statuses.contains(&StatusCode::OK), "{statuses:?}");
@@ -134,8 +134,8 @@ async fn a_stranger_does_not_fill_the_disk() {
         let form = [("grant_type", "client_credentials"), ("client_id", "nobody")];
         while !is_over.load(Ordering::Relaxed) {
             let url = format!("{}/oauth2/token", server.base());
-            let answer = client.post(url).form(&form).send().await.unwrap();
-            assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
+            let response = client.post(url).form(&form).send().await.unwrap();
+            assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
             requests.fetch_add(1, Ordering::Relaxed);
         }
     };

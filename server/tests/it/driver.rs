@@ -136,10 +136,10 @@ impl Driver {
     }
 
     pub async fn post(&self, path: &str, body: Value) -> Value {
-        let answer = self.http.post(format!("{}{path}", self.base)).json(&body).send().await.unwrap();
-        let answer: Value = answer.json().await.unwrap();
-        assert!(answer["value"]["error"].is_null(), "{path}: {answer}");
-        answer["value"].clone()
+        let response = self.http.post(format!("{}{path}", self.base)).json(&body).send().await.unwrap();
+        let response: Value = response.json().await.unwrap();
+        assert!(response["value"]["error"].is_null(), "{path}: {response}");
+        response["value"].clone()
     }
 
     pub async fn get(&self, path: &str) -> Value {

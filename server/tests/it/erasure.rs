@@ -90,20 +90,20 @@ impl RecordClient<'_> {
         let url =
             if url.starts_with("http") { url.to_owned() } else { format!("{}/{url}", self.server.fhir()) };
         let request = self.server.client().get(url).bearer_auth(&self.token);
-        let answer = request.header("accept", "application/fhir+json").header("prefer", "respond-async");
-        let answer = answer.send().await.unwrap();
-        let status = answer.status();
-        let location = answer.headers().get("content-location").cloned();
-        let text = answer.text().await.unwrap();
+        let response = request.header("accept", "application/fhir+json").header("prefer", "respond-async");
+        let response = response.send().await.unwrap();
+        let status = response.status();
+        let location = response.headers().get("content-location").cloned();
+        let text = response.text().await.unwrap();
         (status, location.map_or(text, |location| location.to_str().unwrap().to_owned()))
     }
 
     async fn put(&self, resource: &Value) {
         let [kind, id] = ["resourceType", "id"].map(|member| resource[member].as_str().unwrap());
         let url = format!("{}/{kind}/{id}", self.server.fhir());
-        let answer =
+        let response =
             self.server.client().put(url).bearer_auth(&self.token).json(resource).send().await.unwrap();
-        assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
+        assert!(response.status().is_success(), "{}", response.text().await.unwrap());
     }
 
     /// Completes an export, and returns the address of its status and the manifest.

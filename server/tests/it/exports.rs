@@ -10,20 +10,20 @@ async fn token_of_another_client(server: &Server) -> String {
     let added = String::from_utf8(server.trefoil(&add).stdout).unwrap();
     let secret = added.split("client_secret ").nth(1).unwrap().split_whitespace().next().unwrap();
     let form = [("grant_type", "client_credentials"), ("client_id", "other"), ("client_secret", secret)];
-    let answer = server.client().post(format!("{}/oauth2/token", server.base())).form(&form).send().await;
-    let answer: Value = answer.unwrap().json().await.unwrap();
-    answer["access_token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    let response = server.client().post(format!("{}/oauth2/token", server.base())).form(&form).send().await;
+    let response: Value = response.unwrap().json().await.unwrap();
+    response["access_token"].as_str().unwrap_or_else(|| panic!("{response}")).to_owned()
 }
 
 /// Returns `true` if a running export has written bytes to its files.
 async fn has_bytes_under_way(client: &reqwest::Client, token: &str, status: &str) -> bool {
     loop {
-        let answer = client.get(status).bearer_auth(token).send().await.unwrap();
-        if answer.status() == 200 {
+        let response = client.get(status).bearer_auth(token).send().await.unwrap();
+        if response.status() == 200 {
             return false;
         }
-        assert_eq!(answer.status(), 202);
-        if !answer.headers()["x-progress"].to_str().unwrap().contains(": 0 resources") {
+        assert_eq!(response.status(), 202);
+        if !response.headers()["x-progress"].to_str().unwrap().contains(": 0 resources") {
             return true;
         }
     }
@@ -60,8 +60,8 @@ async fn bytes_of_running_exports_are_limited_per_client_and_in_total() {
         };
         let delete = async |token: &str, kick_off: &reqwest::Response| {
             let status = kick_off.headers()["content-location"].to_str().unwrap();
-            let answer = client.delete(status).bearer_auth(token).send().await.unwrap();
-            assert_eq!(answer.status(), 202);
+            let response = client.delete(status).bearer_auth(token).send().await.unwrap();
+            assert_eq!(response.status(), 202);
         };
         let second = if is_everybodys { &other } else { &own };
         let mut rounds = 0;

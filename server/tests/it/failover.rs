@@ -57,7 +57,7 @@ impl Pair {
 /// Readiness of a node, with its text.
 async fn readiness_text(node: &Server) -> (StatusCode, String) {
     match node.client().get(format!("{}/health/ready", node.base())).send().await {
-        Ok(answer) => (answer.status(), answer.text().await.unwrap()),
+        Ok(response) => (response.status(), response.text().await.unwrap()),
         Err(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
     }
 }
@@ -89,7 +89,7 @@ async fn write_until(
         let id = format!("{name}-{count}");
         let group = json!({ "resourceType": "Group", "id": id, "type": "person", "actual": true });
         let request = client.put(format!("{address}/Group/{id}")).bearer_auth(&token).json(&group);
-        if request.send().await.is_ok_and(|answer| answer.status().is_success()) {
+        if request.send().await.is_ok_and(|response| response.status().is_success()) {
             acknowledged.push(id);
         }
     }

@@ -108,10 +108,10 @@ fn import(server: &Server, args: &[&str]) -> (Option<i32>, String) {
 }
 
 #[track_caller]
-fn check(answer: &(Option<i32>, String), code: i32, parts: &[&str]) {
-    assert_eq!(answer.0, Some(code), "{}", answer.1);
+fn check(import_output: &(Option<i32>, String), code: i32, parts: &[&str]) {
+    assert_eq!(import_output.0, Some(code), "{}", import_output.1);
     for part in parts {
-        assert!(answer.1.contains(part), "{part}: {}", answer.1);
+        assert!(import_output.1.contains(part), "{part}: {}", import_output.1);
     }
 }
 
@@ -205,8 +205,8 @@ async fn a_feed_of_a_server_is_read_with_a_password() {
     let offered = offered();
     let files = offered.iter().map(|one| (format!("/{}", one.file), one.content.clone()));
     for (at, content) in files.chain([("/feed.xml".to_owned(), feed(&offered).into_bytes())]) {
-        let answer = ResponseTemplate::new(200).set_body_bytes(content);
-        Mock::given(path(at)).and(basic()).respond_with(answer).mount(&publisher).await;
+        let import_output = ResponseTemplate::new(200).set_body_bytes(content);
+        Mock::given(path(at)).and(basic()).respond_with(import_output).mount(&publisher).await;
     }
     Mock::given(wiremock::matchers::any()).respond_with(ResponseTemplate::new(401)).mount(&publisher).await;
     let mut server = Server::open_terminology();

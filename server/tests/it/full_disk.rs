@@ -53,13 +53,13 @@ async fn a_full_disk_rejects_writes_until_space_is_free() {
         server.client().put(&address).bearer_auth(&token).json(&group).send().await.unwrap()
     };
     let name = async || -> Value {
-        let answer = server.client().get(&address).bearer_auth(&token).send().await.unwrap();
-        assert_eq!(answer.status(), 200);
-        answer.json::<Value>().await.unwrap()["name"].clone()
+        let response = server.client().get(&address).bearer_auth(&token).send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        response.json::<Value>().await.unwrap()["name"].clone()
     };
     let ready = async || {
-        let answer = server.client().get(format!("{}/health/ready", server.base())).send().await.unwrap();
-        (answer.status().as_u16(), answer.text().await.unwrap())
+        let response = server.client().get(format!("{}/health/ready", server.base())).send().await.unwrap();
+        (response.status().as_u16(), response.text().await.unwrap())
     };
     assert_eq!(put("first").await.status(), 201);
     let (status, text) = ready().await;

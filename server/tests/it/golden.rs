@@ -212,10 +212,10 @@ async fn check_assignment(server: &Server, data: &str) {
 async fn facts(server: &Server) -> Value {
     let (client, token) = (server.client(), server.backend_token(SCOPES).await);
     let get = async |path: &str| -> Value {
-        let answer =
+        let response =
             client.get(format!("{}/{path}", server.fhir())).bearer_auth(&token).send().await.unwrap();
-        assert_eq!(answer.status(), StatusCode::OK, "{path}");
-        answer.json().await.unwrap()
+        assert_eq!(response.status(), StatusCode::OK, "{path}");
+        response.json().await.unwrap()
     };
     let mut histories = serde_json::Map::new();
     for id in GROUPS {
@@ -240,8 +240,8 @@ async fn facts(server: &Server) -> Value {
 /// Returns whether the secret of the client is accepted.
 async fn is_secret_accepted(server: &Server, secret: &str) -> bool {
     let form = [("grant_type", "client_credentials"), ("client_id", "golden"), ("client_secret", secret)];
-    let answer = server.client().post(format!("{}/oauth2/token", server.base())).form(&form).send().await;
-    answer.unwrap().status() == StatusCode::OK
+    let response = server.client().post(format!("{}/oauth2/token", server.base())).form(&form).send().await;
+    response.unwrap().status() == StatusCode::OK
 }
 
 /// Fills a new server, and returns the secret of its client.

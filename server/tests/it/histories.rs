@@ -11,9 +11,9 @@ use crate::support::Server;
 async fn follow(reader: &Writer, search: &str) -> Vec<(String, String)> {
     let (mut path, mut found) = (search.to_owned(), Vec::new());
     loop {
-        let answer = reader.get(&path, "*/*").await;
-        assert_eq!(answer.status(), 200, "{path}");
-        let bundle: Value = answer.json().await.unwrap();
+        let response = reader.get(&path, "*/*").await;
+        assert_eq!(response.status(), 200, "{path}");
+        let bundle: Value = response.json().await.unwrap();
         for entry in bundle["entry"].as_array().into_iter().flatten() {
             let text = |value: &Value| value.as_str().unwrap().to_owned();
             found.push((text(&entry["request"]["url"]), text(&entry["response"]["etag"])));

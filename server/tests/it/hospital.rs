@@ -72,15 +72,15 @@ impl Provider {
         let (mut at, mut cookies) = (request.to_owned(), Vec::<(String, String)>::new());
         for _ in 0..10 {
             let pairs: Vec<_> = cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            let answer = client.get(&at).header("cookie", pairs.join("; ")).send().await.unwrap();
-            for set in answer.headers().get_all("set-cookie") {
+            let response = client.get(&at).header("cookie", pairs.join("; ")).send().await.unwrap();
+            for set in response.headers().get_all("set-cookie") {
                 let pair = set.to_str().unwrap().split(';').next().unwrap();
                 let (name, value) = pair.split_once('=').unwrap();
                 cookies.retain(|(known, _)| known != name);
                 cookies.push((name.to_owned(), value.to_owned()));
             }
-            assert!(answer.status().is_redirection(), "{at}: {}", answer.text().await.unwrap());
-            let to = location(&answer);
+            assert!(response.status().is_redirection(), "{at}: {}", response.text().await.unwrap());
+            let to = location(&response);
             at = if to.starts_with('/') { format!("{}{to}", self.issuer) } else { to };
             if !at.starts_with(&self.issuer) {
                 return at;
@@ -239,8 +239,8 @@ async fn redeem(server: &Server, at: &str) -> Value {
         ("code", &code),
         ("code_verifier", VERIFIER),
     ];
-    let answer = server.client().post(format!("{}/oauth2/token", server.base())).form(&form).send().await;
-    answer.unwrap().json().await.unwrap()
+    let response = server.client().post(format!("{}/oauth2/token", server.base())).form(&form).send().await;
+    response.unwrap().json().await.unwrap()
 }
 
 async fn status(server: &Server, tokens: &Value, path: &str) -> u16 {
@@ -315,8 +315,8 @@ async fn claims_give_rights_until_they_are_lost() {
     // Without role and group, the tokens of before have no scope for patients, nor do their successors.
     assert_eq!(status(&server, &tokens, "Patient/in-ward").await, 403);
     let form = [("grant_type", "refresh_token"), ("client_id", "app"), ("refresh_token", &refresh)];
-    let answer = server.client().post(format!("{}/oauth2/token", server.base())).form(&form);
-    let refreshed: Value = answer.send().await.unwrap().json().await.unwrap();
+    let response = server.client().post(format!("{}/oauth2/token", server.base())).form(&form);
+    let refreshed: Value = response.send().await.unwrap().json().await.unwrap();
     assert!(!refreshed["scope"].as_str().unwrap_or_default().contains("user/"), "{refreshed}");
 
     // Entra with a link in place of the groups: none of their rights, and a line in the log.
@@ -466,8 +466,8 @@ async fn password_page(server: &Server, name: &str, password: &str) -> (u16, Str
     let of_page = text.split("<form ").skip(1).find(|form| form.starts_with("method=\"post\"")).unwrap();
     let mut form = hidden_fields(of_page);
     form.extend([("username".to_owned(), name.to_owned()), ("password".to_owned(), password.to_owned())]);
-    let answer = browser.send(browser.client.post(&page).form(&form)).await;
-    (answer.status().as_u16(), answer.text().await.unwrap())
+    let response = browser.send(browser.client.post(&page).form(&form)).await;
+    (response.status().as_u16(), response.text().await.unwrap())
 }
 
 /// Checks that the account page of a user without own sign-in methods offers none, and accepts none.
@@ -491,9 +491,9 @@ async fn check_account_without_own_methods(server: &Server, provider: &Provider,
     ] {
         let form = [(token.0.as_str(), token.1.as_str()), field];
         let url = format!("{}/account/{path}", server.base());
-        let answer = browser.send(browser.client.post(&url).form(&form)).await;
-        let status = answer.status();
-        let text = answer.text().await.unwrap();
+        let response = browser.send(browser.client.post(&url).form(&form)).await;
+        let status = response.status();
+        let text = response.text().await.unwrap();
         assert!(status == 403 && text.contains("You sign in with Hospital."), "{path}: {status} {text}");
     }
 }
@@ -501,8 +501,8 @@ async fn check_account_without_own_methods(server: &Server, provider: &Provider,
 async fn refresh(server: &Server, token: &Value) -> Value {
     let token = token["refresh_token"].as_str().unwrap();
     let form = [("grant_type", "refresh_token"), ("client_id", "app"), ("refresh_token", token)];
-    let answer = server.client().post(format!("{}/oauth2/token", server.base())).form(&form);
-    answer.send().await.unwrap().json().await.unwrap()
+    let response = server.client().post(format!("{}/oauth2/token", server.base())).form(&form);
+    response.send().await.unwrap().json().await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

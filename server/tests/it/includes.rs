@@ -17,9 +17,9 @@ async fn follow(writer: &Writer, search: &str) -> (Vec<String>, BTreeSet<String>
     let (mut matches, mut included, mut pages) = (Vec::new(), BTreeSet::new(), 0);
     let mut path = search.to_owned();
     loop {
-        let answer = writer.get(&path, "*/*").await;
-        let status = answer.status();
-        let bundle: Value = answer.json().await.unwrap();
+        let response = writer.get(&path, "*/*").await;
+        let status = response.status();
+        let bundle: Value = response.json().await.unwrap();
         assert_eq!(status, 200, "{path}: {bundle}");
         pages += 1;
         let entries = bundle["entry"].as_array().cloned().unwrap_or_default();

@@ -199,9 +199,9 @@ async fn a_script_from_a_pipe_downloads_the_release() {
     let server = MockServer::start().await;
     for file in fs::read_dir(installation.release()).unwrap() {
         let (name, body) = (file.as_ref().unwrap().file_name(), fs::read(file.unwrap().path()).unwrap());
-        let answer = ResponseTemplate::new(200).set_body_bytes(body);
+        let response = ResponseTemplate::new(200).set_body_bytes(body);
         let at = path(format!("/v1/{}", name.to_str().unwrap()));
-        Mock::given(method("GET")).and(at).respond_with(answer).mount(&server).await;
+        Mock::given(method("GET")).and(at).respond_with(response).mount(&server).await;
     }
     let script =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("packages/install.sh")).unwrap();

@@ -47,8 +47,8 @@ async fn send(server: &Server, operation: TerminologyOperation, parameter: &[Val
     let url = format!("{}/{}/${}", server.fhir(), row.resource_type, row.name);
     let body = json!({ "resourceType": "Parameters", "parameter": parameter }).to_string();
     let request = server.client().post(url).header("Content-Type", "application/fhir+json").body(body);
-    let answer = request.send().await.unwrap();
-    (answer.status().as_u16(), answer.json().await.unwrap())
+    let response = request.send().await.unwrap();
+    (response.status().as_u16(), response.json().await.unwrap())
 }
 
 /// A period is not the type of any parameter, so it is rejected wherever the value is read.

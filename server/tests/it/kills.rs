@@ -27,9 +27,9 @@ fn write_patients(path: &std::path::Path) {
 
 async fn kick_off(server: &Server, client: &reqwest::Client, token: &str) -> String {
     let request = format!("{}/$export?_type=Patient,Observation", server.fhir());
-    let answer = client.get(request).bearer_auth(token).send().await.unwrap();
-    assert_eq!(answer.status(), 202);
-    answer.headers()["content-location"].to_str().unwrap().to_owned()
+    let response = client.get(request).bearer_auth(token).send().await.unwrap();
+    assert_eq!(response.status(), 202);
+    response.headers()["content-location"].to_str().unwrap().to_owned()
 }
 
 /// Polls up to a number of times. Returns the manifest if the export is complete. Checks that the progress
@@ -42,17 +42,17 @@ async fn poll(
     progress: &mut u64,
 ) -> Option<Value> {
     for _ in 0..times {
-        let answer = client.get(status).bearer_auth(token).send().await.unwrap();
-        match answer.status().as_u16() {
+        let response = client.get(status).bearer_auth(token).send().await.unwrap();
+        match response.status().as_u16() {
             202 => {
-                let text = answer.headers()["x-progress"].to_str().unwrap();
+                let text = response.headers()["x-progress"].to_str().unwrap();
                 let percent: u64 = text.split('%').next().unwrap().parse().unwrap();
                 assert!(percent >= *progress && text.len() < 100, "{text} after {progress}%");
-                assert!(answer.headers().contains_key("retry-after"));
+                assert!(response.headers().contains_key("retry-after"));
                 *progress = percent;
             }
-            200 => return Some(answer.json().await.unwrap()),
-            other => panic!("the export ended with {other}: {}", answer.text().await.unwrap()),
+            200 => return Some(response.json().await.unwrap()),
+            other => panic!("the export ended with {other}: {}", response.text().await.unwrap()),
         }
     }
     None
@@ -67,10 +67,10 @@ async fn files(
     let mut files = Vec::new();
     for file in manifest["output"].as_array().unwrap() {
         let url = file["url"].as_str().unwrap();
-        let answer = client.get(url).bearer_auth(token).send().await.unwrap();
-        assert_eq!(answer.status(), 200);
-        let etag = answer.headers()["etag"].to_str().unwrap().to_owned();
-        let text = answer.text().await.unwrap();
+        let response = client.get(url).bearer_auth(token).send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        let etag = response.headers()["etag"].to_str().unwrap().to_owned();
+        let text = response.text().await.unwrap();
         assert_eq!(text.lines().count() as u64, file["count"].as_u64().unwrap());
         files.push((url.rsplit('/').next().unwrap().to_owned(), file["count"].as_u64().unwrap(), etag, text));
     }
@@ -112,8 +112,8 @@ async fn after_random_kills_no_write_is_lost_and_exports_have_the_same_bytes() {
                     let write_result =
                         writer.put(format!("{groups}{id}")).bearer_auth(&bearer).json(&body).send().await;
                     match write_result {
-                        Ok(answer) if answer.status() == 201 => acknowledged.push(id),
-                        Ok(answer) => panic!("{}: {}", answer.status(), answer.text().await.unwrap()),
+                        Ok(response) if response.status() == 201 => acknowledged.push(id),
+                        Ok(response) => panic!("{}: {}", response.status(), response.text().await.unwrap()),
                         // The server was killed.
                         Err(_) => break,
                     }
@@ -128,8 +128,8 @@ async fn after_random_kills_no_write_is_lost_and_exports_have_the_same_bytes() {
             server.start();
             let token = server.backend_token("system/*.read").await;
             for id in acknowledged {
-                let answer = client.get(format!("{}/Group/{id}", server.fhir())).bearer_auth(&token);
-                assert_eq!(answer.send().await.unwrap().status(), 200, "{id} was acknowledged but is lost");
+                let response = client.get(format!("{}/Group/{id}", server.fhir())).bearer_auth(&token);
+                assert_eq!(response.send().await.unwrap().status(), 200, "{id} was acknowledged but is lost");
             }
         }
         let token = server.backend_token("system/*.read").await;

@@ -86,9 +86,9 @@ async fn allow(browser: &mut Browser<'_>, server: &Server, consent: &str) -> Val
 }
 
 async fn post_token(server: &Server, form: &[(&str, &str)]) -> (u16, Value) {
-    let answer = server.client().post(format!("{}/oauth2/token", server.base())).form(form);
-    let answer = answer.send().await.unwrap();
-    (answer.status().as_u16(), answer.json().await.unwrap())
+    let request = server.client().post(format!("{}/oauth2/token", server.base())).form(form);
+    let response = request.send().await.unwrap();
+    (response.status().as_u16(), response.json().await.unwrap())
 }
 
 async fn read_status(server: &Server, token: &str, path: &str) -> u16 {
@@ -195,8 +195,8 @@ async fn a_carer_has_the_patients_of_the_relation_until_it_ends() {
         let (status, refused) = refresh(&tokens).await;
         assert_eq!((status, &refused["error"]), (400, &json!("invalid_grant")), "{relation}");
         assert_eq!(read_status(&server, access, "Patient/child").await, 403, "{relation}");
-        let answer = begin(&mut Browser::new(&server), &server).await;
-        assert_eq!(answer_parameter(&answer, "error").as_deref(), Some("access_denied"), "{relation}");
+        let response = begin(&mut Browser::new(&server), &server).await;
+        assert_eq!(answer_parameter(&response, "error").as_deref(), Some("access_denied"), "{relation}");
     }
 }
 
@@ -249,9 +249,9 @@ async fn a_carer_who_may_write_does_not_prolong_the_relation() {
     let (at, fhir) = (format!("{}/RelatedPerson/r", server.fhir()), "application/fhir+json");
     let send = async |method: reqwest::Method, body: Value| {
         let request = server.client().request(method, &at).bearer_auth(access);
-        let answer = request.header("content-type", fhir).body(body.to_string()).send().await.unwrap();
-        let status = answer.status().as_u16();
-        (status, answer.text().await.unwrap())
+        let response = request.header("content-type", fhir).body(body.to_string()).send().await.unwrap();
+        let status = response.status().as_u16();
+        (status, response.text().await.unwrap())
     };
     let (mut endless, mut older) = (related.clone(), related.clone());
     endless["period"] = json!({ "start": "2020" });

@@ -77,11 +77,11 @@ const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 /// Sends a request on an open connection and reads one response.
 async fn ask(stream: &mut TcpStream) -> String {
     stream.write_all(GET).await.unwrap();
-    let mut answer = Vec::new();
-    while !answer.ends_with(b"hello") {
-        assert_ne!(stream.read_buf(&mut answer).await.unwrap(), 0, "the server closed the connection");
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"hello") {
+        assert_ne!(stream.read_buf(&mut bytes).await.unwrap(), 0, "the server closed the connection");
     }
-    String::from_utf8(answer).unwrap()
+    String::from_utf8(bytes).unwrap()
 }
 
 /// Sends bytes and reads until the server closes or resets the connection.
@@ -96,8 +96,8 @@ async fn until_closed(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[track_caller]
-fn check(answer: &[u8], begins: &str) {
-    let text = String::from_utf8_lossy(answer);
+fn check(bytes: &[u8], begins: &str) {
+    let text = String::from_utf8_lossy(bytes);
     assert!(text.starts_with(begins), "{text:?} does not begin with {begins:?}");
 }
 
@@ -129,16 +129,16 @@ async fn a_client_that_stops_reading_is_disconnected_and_frees_its_connection() 
     let served = async {
         loop {
             let mut stream = TcpStream::connect(server.address).await.unwrap();
-            let mut answer = Vec::new();
+            let mut bytes = Vec::new();
             drop(stream.write_all(GET).await);
-            if stream.read_buf(&mut answer).await.is_ok_and(|read| read > 0) {
-                return answer;
+            if stream.read_buf(&mut bytes).await.is_ok_and(|read| read > 0) {
+                return bytes;
             }
         }
     };
-    let answer =
+    let bytes =
         tokio::time::timeout(Duration::from_secs(20), served).await.expect("the slow reader is disconnected");
-    check(&answer, "HTTP/1.1 200");
+    check(&bytes, "HTTP/1.1 200");
     drop(slow);
 }
 
@@ -215,9 +215,9 @@ async fn a_stop_waits_for_requests_and_disconnects_hanging_ones() {
     hangs.read_exact(&mut first).await.unwrap();
     server.phase.send(ServingPhase::Stopping).unwrap();
     under_way.write_all(b"def").await.unwrap();
-    let mut answer = Vec::new();
-    under_way.read_to_end(&mut answer).await.unwrap();
-    check(&answer, "HTTP/1.1 200");
+    let mut bytes = Vec::new();
+    under_way.read_to_end(&mut bytes).await.unwrap();
+    check(&bytes, "HTTP/1.1 200");
     tokio::time::timeout(Duration::from_secs(20), server.served)
         .await
         .expect("the drain has a deadline")

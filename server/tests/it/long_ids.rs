@@ -47,8 +47,8 @@ async fn long_ids_are_accepted_by_a_setting() {
             "request": { "method": "PUT", "url": format!("Observation/{}", "t".repeat(100)) },
         }],
     });
-    let answer = writer.request(Method::POST, "").json(&transaction).send().await.unwrap();
-    assert_eq!(answer.status(), 200, "{}", answer.text().await.unwrap());
+    let result = writer.request(Method::POST, "").json(&transaction).send().await.unwrap();
+    assert_eq!(result.status(), 200, "{}", result.text().await.unwrap());
 
     // The setting ends, also for the files that are imported; what is stored remains.
     for settings in [None, Some("")] {
@@ -69,8 +69,8 @@ async fn long_ids_are_accepted_by_a_setting() {
             assert_eq!(entries.len(), if search.contains("_include") { 5 } else { 4 }, "{search}");
         }
         for path in ["", "/_history", "/_history/1"] {
-            let answer = writer.get(&format!("Observation/{other}{path}"), "*/*").await;
-            assert_eq!(answer.status(), 200, "{path}");
+            let response = writer.get(&format!("Observation/{other}{path}"), "*/*").await;
+            assert_eq!(response.status(), 200, "{path}");
         }
     }
     assert_eq!(writer.put(&observation(&other, &patient)).await.status(), 400);

@@ -55,9 +55,9 @@ async fn requests_to_a_bucket_are_counted() {
 }
 
 async fn scrape(address: &str) -> String {
-    let answer = reqwest::get(address).await.unwrap();
-    assert_eq!(answer.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
-    answer.text().await.unwrap()
+    let response = reqwest::get(address).await.unwrap();
+    assert_eq!(response.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+    response.text().await.unwrap()
 }
 
 /// The value of a series.
@@ -131,9 +131,10 @@ async fn administrators_read_the_metrics_with_a_token() {
     ];
     let issued = client.post(format!("{}/oauth2/token", server.base())).form(&form).send().await.unwrap();
     let issued: Value = issued.json().await.unwrap();
-    let answer = client.get(&url).bearer_auth(issued["access_token"].as_str().unwrap()).send().await.unwrap();
-    assert_eq!(answer.status(), 200);
-    assert!(answer.text().await.unwrap().contains("trefoil_build_info{version="));
+    let response =
+        client.get(&url).bearer_auth(issued["access_token"].as_str().unwrap()).send().await.unwrap();
+    assert_eq!(response.status(), 200);
+    assert!(response.text().await.unwrap().contains("trefoil_build_info{version="));
 }
 
 // The client closes its connection while the server stops.

@@ -258,13 +258,13 @@ async fn the_page_is_closed_to_websites() {
         [("csrf", csrf), ("name", "shop"), ("example", "backend bash"), ("port", "1")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
     };
-    for (why, cookie, origin, token) in [
+    for (reason, cookie, origin, token) in [
         ("another site", cookie.as_str(), "http://evil.example", csrf.as_str()),
         ("no cookie", "", base, &csrf),
         ("no token", &cookie, base, "x"),
     ] {
         let post = client.post(base).header("cookie", cookie).header("origin", origin).form(&form(token));
-        assert_eq!(status(post).await, 403, "{why}");
+        assert_eq!(status(post).await, 403, "{reason}");
     }
     assert!(!folder.path().join("shop").exists());
 }

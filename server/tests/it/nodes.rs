@@ -19,10 +19,10 @@ const GRANT: [(&str, &str); 2] = [("grant_type", "client_credentials"), ("scope"
 const STALL_BOUND: Duration = Duration::from_secs(9);
 
 pub async fn token_from(node: &Server, base: &str) -> String {
-    let answer =
+    let response =
         post_as_backend(node, "/oauth2/token", &backend_assertion(&node.demo_json(), base), &GRANT).await;
-    let answer: Value = answer.json().await.unwrap();
-    answer["access_token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    let response: Value = response.json().await.unwrap();
+    response["access_token"].as_str().unwrap_or_else(|| panic!("{response}")).to_owned()
 }
 
 async fn read_patient(client: &Client, node: &Server, token: &str) -> StatusCode {
@@ -182,7 +182,7 @@ async fn a_link_to_the_database_that_stalls_delays_requests_for_seconds_only() {
     let ask = async |name: &str| {
         let assertion = backend_assertion(&node.demo_json(), &base);
         let start = Instant::now();
-        let answer = match name {
+        let response = match name {
             "ready" => client.get(format!("{base}/health/ready")).send().await.unwrap(),
             "token" => post_as_backend(node, "/oauth2/token", &assertion, &GRANT).await,
             "revocation" => post_as_backend(node, "/oauth2/revoke", &assertion, &[("token", &token)]).await,
@@ -192,9 +192,9 @@ async fn a_link_to_the_database_that_stalls_delays_requests_for_seconds_only() {
             path => client.get(format!("{patient}{path}")).bearer_auth(&token).send().await.unwrap(),
         };
         let time = start.elapsed();
-        println!("{name}: {} after {} ms", answer.status(), time.as_millis());
-        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE, "{name}");
-        assert!(name == "ready" || answer.headers().contains_key("retry-after"), "{name}");
+        println!("{name}: {} after {} ms", response.status(), time.as_millis());
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE, "{name}");
+        assert!(name == "ready" || response.headers().contains_key("retry-after"), "{name}");
         assert!(time < STALL_BOUND, "{name}: answered after {time:?}");
     };
     // The second round of requests finds no connection that was open before.
@@ -235,8 +235,8 @@ async fn a_restored_database_that_is_accepted_ends_what_was_issued_before() {
     let writer = async || {
         let form = [("grant_type", "client_credentials"), ("scope", "system/Group.cud system/*.read")];
         let assertion = backend_assertion(&nodes[0].demo_json(), &base);
-        let answer = post_as_backend(&nodes[0], "/oauth2/token", &assertion, &form).await;
-        answer.json::<Value>().await.unwrap()["access_token"].as_str().unwrap().to_owned()
+        let response = post_as_backend(&nodes[0], "/oauth2/token", &assertion, &form).await;
+        response.json::<Value>().await.unwrap()["access_token"].as_str().unwrap().to_owned()
     };
     let token = writer().await;
     assert_eq!(put(&token, "kept").await, StatusCode::CREATED);
@@ -257,8 +257,8 @@ async fn a_restored_database_that_is_accepted_ends_what_was_issued_before() {
     run_sql(&url, |table| format!("DELETE FROM {table}; INSERT INTO {table} SELECT * FROM saved.{table};"))
         .await;
     until("the refusal", StatusCode::SERVICE_UNAVAILABLE, async || {
-        let answer = client.get(format!("{}/health/ready", nodes[0].base())).send().await;
-        answer.map_or(StatusCode::OK, |answer| answer.status())
+        let response = client.get(format!("{}/health/ready", nodes[0].base())).send().await;
+        response.map_or(StatusCode::OK, |response| response.status())
     })
     .await;
     let acceptance = nodes[1].trefoil(&["store", "accept-restored", "--yes"]);
@@ -267,8 +267,8 @@ async fn a_restored_database_that_is_accepted_ends_what_was_issued_before() {
         until("a token of before the restore", StatusCode::UNAUTHORIZED, async || {
             let url = format!("{}/Patient?_count=1", node.fhir());
             // While the services start again, nothing listens.
-            let answer = client.get(url).bearer_auth(&before).send().await;
-            answer.map_or(StatusCode::SERVICE_UNAVAILABLE, |answer| answer.status())
+            let response = client.get(url).bearer_auth(&before).send().await;
+            response.map_or(StatusCode::SERVICE_UNAVAILABLE, |response| response.status())
         })
         .await;
     }
@@ -286,8 +286,8 @@ async fn a_restored_database_that_is_accepted_ends_what_was_issued_before() {
     for (since, expected) in [(lost_at, StatusCode::BAD_REQUEST), (Timestamp::now(), StatusCode::ACCEPTED)] {
         let request = client.get(format!("{}/$export?_type=Group&_since={since}", nodes[0].fhir()));
         let request = request.header("prefer", "respond-async").bearer_auth(&token);
-        let answer = request.send().await.unwrap();
-        let (status, text) = (answer.status(), answer.text().await.unwrap());
+        let response = request.send().await.unwrap();
+        let (status, text) = (response.status(), response.text().await.unwrap());
         assert_eq!(status, expected, "{text}");
         assert!(status == StatusCode::ACCEPTED || text.contains("was restored to its state of"), "{text}");
     }

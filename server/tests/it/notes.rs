@@ -27,9 +27,9 @@ impl Writer {
         let secret = added.split("client_secret ").nth(1).unwrap().split_whitespace().next().unwrap();
         let client = server.client();
         let request = client.post(format!("{}/oauth2/token", server.base())).basic_auth(id, Some(secret));
-        let answer = request.form(&[("grant_type", "client_credentials")]).send().await.unwrap();
-        let answer: Value = answer.json().await.unwrap();
-        let token = answer["access_token"].as_str().unwrap().to_owned();
+        let response = request.form(&[("grant_type", "client_credentials")]).send().await.unwrap();
+        let response: Value = response.json().await.unwrap();
+        let token = response["access_token"].as_str().unwrap().to_owned();
         Self { client, fhir: server.fhir(), token }
     }
 
@@ -137,9 +137,9 @@ async fn raw_content_is_written_and_read() {
     assert_eq!(too_large.status(), 413);
     let broken = json!({ "resourceType": "Binary", "id": "broken", "contentType": "a/b", "data": "%" });
     assert_eq!(writer.put(&broken).await.status(), 201);
-    let answer = writer.get("Binary/broken", "*/*").await;
-    assert_eq!(answer.status(), 406);
-    assert!(answer.text().await.unwrap().contains("not valid base64"));
+    let response = writer.get("Binary/broken", "*/*").await;
+    assert_eq!(response.status(), 406);
+    assert!(response.text().await.unwrap().contains("not valid base64"));
     assert_eq!(writer.get("Binary/broken", "application/fhir+json").await.status(), 200);
 }
 

@@ -188,10 +188,10 @@ impl LimitedClient<'_> {
             Some(body) => request.header("content-type", "application/fhir+json").body(body.to_string()),
             None => request,
         };
-        let answer = request.send().await.unwrap();
-        let status = answer.status();
+        let response = request.send().await.unwrap();
+        let status = response.status();
         self.checks += 1;
-        (status, serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap_or_default())
+        (status, serde_json::from_slice(&response.bytes().await.unwrap()).unwrap_or_default())
     }
 
     async fn get(&mut self, path: &str) -> (StatusCode, Value) {
@@ -313,9 +313,9 @@ async fn check_unchanged(server: &Server, token: &str, cases: &[ElementCase]) {
 async fn check_export(reader: &LimitedClient<'_>, cases: &[ElementCase]) {
     let (client, server) = (&reader.client, reader.server);
     let kick_off = format!("{}/Group/limit/$export?includeAssociatedData=_supporting", server.fhir());
-    let answer = client.get(kick_off).bearer_auth(&reader.token).send().await.unwrap();
-    assert_eq!(answer.status(), StatusCode::ACCEPTED);
-    let status = answer.headers()["content-location"].to_str().unwrap().to_owned();
+    let response = client.get(kick_off).bearer_auth(&reader.token).send().await.unwrap();
+    assert_eq!(response.status(), StatusCode::ACCEPTED);
+    let status = response.headers()["content-location"].to_str().unwrap().to_owned();
     let manifest = manifest_at(client, &reader.token, &status).await;
     let mut exported = BTreeSet::new();
     for file in manifest["output"].as_array().unwrap() {
@@ -356,8 +356,8 @@ async fn patient_token(server: &Server) -> String {
         ("code_verifier", VERIFIER),
     ];
     let url = format!("{}/oauth2/token", server.base());
-    let answer: Value = server.client().post(url).form(&form).send().await.unwrap().json().await.unwrap();
-    answer["access_token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    let response: Value = server.client().post(url).form(&form).send().await.unwrap().json().await.unwrap();
+    response["access_token"].as_str().unwrap_or_else(|| panic!("{response}")).to_owned()
 }
 
 /// Registers a client with this id, and returns a token of it.
@@ -386,8 +386,8 @@ pub async fn token_for(server: &Server, id: &str, secret: &str) -> String {
         ("scope", SCOPES),
     ];
     let url = format!("{}/oauth2/token", server.base());
-    let answer: Value = server.client().post(url).form(&form).send().await.unwrap().json().await.unwrap();
-    answer["access_token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    let response: Value = server.client().post(url).form(&form).send().await.unwrap().json().await.unwrap();
+    response["access_token"].as_str().unwrap_or_else(|| panic!("{response}")).to_owned()
 }
 
 async fn check(server: Server) {

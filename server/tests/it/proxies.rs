@@ -231,10 +231,10 @@ async fn a_proxy_that_forwards_tcp_says_the_address_of_its_client() {
     for _ in 0..2 {
         let mut stream = TcpStream::connect(server.address()).await.unwrap();
         stream.write_all(b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-        let mut answer = Vec::new();
+        let mut bytes = Vec::new();
         // A reset is an end, too.
-        drop(stream.read_to_end(&mut answer).await);
-        assert!(answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
+        drop(stream.read_to_end(&mut bytes).await);
+        assert!(bytes.is_empty(), "{}", String::from_utf8_lossy(&bytes));
     }
     assert_eq!(server.log().matches("PROXY protocol").count(), 1, "{}", server.log());
     drop(running);
@@ -248,8 +248,8 @@ async fn only_the_proxy_may_use_plain_http() {
     let get = async |from: [u8; 4], path: &str| {
         let client = reqwest::Client::builder().local_address(Some(from.into())).no_proxy().build().unwrap();
         let address = format!("http://{}{path}", server.address());
-        let answer = client.get(address).send().await.unwrap();
-        (answer.status().as_u16(), answer.text().await.unwrap())
+        let bytes = client.get(address).send().await.unwrap();
+        (bytes.status().as_u16(), bytes.text().await.unwrap())
     };
     assert_eq!(get([127, 0, 0, 3], "/fhir/R4/metadata").await.0, 200);
     for path in ["/fhir/R4/metadata", "/", "/oauth2/token", "/health", "/health/../fhir/R4/metadata"] {
@@ -275,9 +275,9 @@ async fn plain_http_on_the_port_of_https_is_redirected() {
     ] {
         let mut stream = TcpStream::connect(server.address()).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        assert!(answer.contains(" 308 Permanent Redirect\r\n"), "{answer}");
-        assert!(answer.contains(&format!("location: {}{target}\r\n", server.base())), "{answer}");
+        let mut bytes = String::new();
+        stream.read_to_string(&mut bytes).await.unwrap();
+        assert!(bytes.contains(" 308 Permanent Redirect\r\n"), "{bytes}");
+        assert!(bytes.contains(&format!("location: {}{target}\r\n", server.base())), "{bytes}");
     }
 }

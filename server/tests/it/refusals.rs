@@ -24,8 +24,8 @@ async fn refused(server: &Server, parameters: &[(&str, &str)]) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.extend_pairs([("response_type", "code"), ("client_id", "app"), ("redirect_uri", APP)]);
     query.extend_pairs(parameters);
-    let answer = server.client().get(format!("{}/oauth2/authorize?{}", server.base(), query.finish()));
-    let to = location(&answer.send().await.unwrap());
+    let response = server.client().get(format!("{}/oauth2/authorize?{}", server.base(), query.finish()));
+    let to = location(&response.send().await.unwrap());
     assert_eq!(answer_parameter(&to, "error_description"), None, "{to}");
     answer_parameter(&to, "error").unwrap_or_else(|| panic!("no error in {to}"))
 }

@@ -16,8 +16,8 @@ async fn ask(address: SocketAddr, is_over: Arc<AtomicBool>) -> Result<usize, Str
         .map_err(|error| error.to_string())?;
     let mut answers = 0;
     while !is_over.load(Ordering::Relaxed) {
-        let answer = client.get(format!("http://{address}/health/live")).send().await;
-        let status = answer.map_err(|error| format!("{error:?}"))?.status();
+        let response = client.get(format!("http://{address}/health/live")).send().await;
+        let status = response.map_err(|error| format!("{error:?}"))?.status();
         if !status.is_success() {
             return Err(status.to_string());
         }

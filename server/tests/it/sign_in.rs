@@ -80,21 +80,21 @@ pub async fn tokens(server: &Server, browser: &mut Browser<'_>, user: &Value) ->
         ])
         .finish();
     let text = |name: &str| user[name].as_str().unwrap().to_owned();
-    let answer = browser.sign_in(&query, &text("username"), &text("password")).await;
-    let code = answer_parameter(&answer, "code").unwrap_or_else(|| panic!("no code in {answer}"));
+    let response = browser.sign_in(&query, &text("username"), &text("password")).await;
+    let code = answer_parameter(&response, "code").unwrap_or_else(|| panic!("no code in {response}"));
     let form = [("grant_type", "authorization_code"), ("code", &code), ("redirect_uri", to)];
     let request =
         server.client().post(format!("{}/oauth2/token", server.base())).basic_auth(id, Some(secret));
-    let answer: Value = request.form(&form).send().await.unwrap().json().await.unwrap();
+    let response: Value = request.form(&form).send().await.unwrap().json().await.unwrap();
     let claims =
-        answer["access_token"].as_str().and_then(|token| token.split('.').nth(1)).unwrap_or_default();
+        response["access_token"].as_str().and_then(|token| token.split('.').nth(1)).unwrap_or_default();
     let claims: Value =
         URL_SAFE_NO_PAD.decode(claims).ok().and_then(|c| serde_json::from_slice(&c).ok()).unwrap();
     Tokens {
         sid: claims["sid"].as_str().unwrap().to_owned(),
-        access: answer["access_token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned(),
-        refresh: answer["refresh_token"].as_str().map(str::to_owned),
-        id: answer["id_token"].as_str().unwrap().to_owned(),
+        access: response["access_token"].as_str().unwrap_or_else(|| panic!("{response}")).to_owned(),
+        refresh: response["refresh_token"].as_str().map(str::to_owned),
+        id: response["id_token"].as_str().unwrap().to_owned(),
     }
 }
 
@@ -122,8 +122,8 @@ async fn a_user_or_an_operator_can_end_a_sign_in() {
         let request = server.client().post(format!("{}/oauth2/token", server.base())).form(&form);
         let request =
             request.basic_auth(client["client_id"].as_str().unwrap(), client["client_secret"].as_str());
-        let answer = request.send().await.unwrap();
-        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+        let response = request.send().await.unwrap();
+        (response.status().as_u16(), response.json::<Value>().await.unwrap())
     };
     let spent = second.refresh.unwrap();
     let (status, renewed) = refresh(&spent).await;

@@ -131,13 +131,13 @@ async fn a_fault_of_signing_is_an_error_by_redirect() {
     for set in response.headers().get_all("set-cookie") {
         cookies.keep(set.to_str().unwrap());
     }
-    let answer = async |kind: &str| {
+    let response = async |kind: &str| {
         let request = client.get(address(kind)).header("cookie", cookies.header());
         location(&request.send().await.unwrap())
     };
     for kind in ["token", "id_token", "id_token token"] {
         server.keys_are_broken.store(true, Ordering::Relaxed);
-        let to = answer(kind).await;
+        let to = response(kind).await;
         let separator = if kind == "token" { "?" } else { "#" };
         assert!(to.starts_with(&format!("{redirect_uri}{separator}")), "{kind}: {to}");
         assert_eq!(answer_parameter(&to, "error").as_deref(), Some("server_error"), "{kind}");
@@ -146,6 +146,6 @@ async fn a_fault_of_signing_is_an_error_by_redirect() {
             assert_eq!(answer_parameter(&to, secret), None, "{kind}");
         }
         server.keys_are_broken.store(false, Ordering::Relaxed);
-        assert_eq!(answer_parameter(&answer(kind).await, "error"), None, "{kind}");
+        assert_eq!(answer_parameter(&response(kind).await, "error"), None, "{kind}");
     }
 }

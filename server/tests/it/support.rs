@@ -317,7 +317,7 @@ impl Server {
 
     /// Returns an access token of the back-end client that signs with ES384.
     pub async fn backend_token(&self, scope: &str) -> String {
-        self.try_backend_token(scope).await.unwrap_or_else(|answer| panic!("{answer}"))
+        self.try_backend_token(scope).await.unwrap_or_else(|response| panic!("{response}"))
     }
 
     /// Returns such an access token, or the response of the server if it is not issued.
@@ -331,9 +331,9 @@ impl Server {
             ("client_assertion", &assertion(backend, &format!("{}/oauth2/token", self.base()))),
         ];
         let client = self.try_client().map_err(|error| error.to_string())?;
-        let answer = client.post(format!("{}/oauth2/token", self.base())).form(&form).send().await;
-        let answer: Value = answer.map_err(|error| error.to_string())?.json().await.unwrap();
-        answer["access_token"].as_str().map(str::to_owned).ok_or_else(|| answer.to_string())
+        let response = client.post(format!("{}/oauth2/token", self.base())).form(&form).send().await;
+        let response: Value = response.map_err(|error| error.to_string())?.json().await.unwrap();
+        response["access_token"].as_str().map(str::to_owned).ok_or_else(|| response.to_string())
     }
 
     /// Runs an administration command.
@@ -418,10 +418,10 @@ pub fn installed(what: &str, at: &std::path::Path) -> bool {
 /// Polls an export until it is complete and returns its manifest.
 pub async fn manifest_at(client: &reqwest::Client, token: &str, status: &str) -> Value {
     loop {
-        let answer = client.get(status).bearer_auth(token).send().await.unwrap();
-        if answer.status() == 200 {
-            return answer.json().await.unwrap();
+        let response = client.get(status).bearer_auth(token).send().await.unwrap();
+        if response.status() == 200 {
+            return response.json().await.unwrap();
         }
-        assert_eq!(answer.status(), 202);
+        assert_eq!(response.status(), 202);
     }
 }

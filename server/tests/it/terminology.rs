@@ -115,8 +115,8 @@ async fn ten_thousand_codings_of_records_are_validated() {
         let request = client.post(&address).header("content-type", "application/fhir+json");
         let request = request.body(question.to_string());
         async move {
-            let answer = request.send().await.unwrap();
-            let (status, body) = (answer.status().as_u16(), answer.json::<Value>().await.unwrap());
+            let response = request.send().await.unwrap();
+            let (status, body) = (response.status().as_u16(), response.json::<Value>().await.unwrap());
             let result = body.pointer("/parameter/0/valueBoolean").and_then(Value::as_bool);
             let url = &question["parameter"][0]["valueUri"];
             assert!(status < 500, "{status} {question}: {body}");
@@ -125,8 +125,8 @@ async fn ten_thousand_codings_of_records_are_validated() {
     });
     let answers: Vec<_> = futures_util::stream::iter(answers).buffer_unordered(AT_ONCE).collect().await;
     let mut sums = BTreeMap::new();
-    for answer in answers {
-        *sums.entry(answer).or_insert(0) += 1;
+    for response in answers {
+        *sums.entry(response).or_insert(0) += 1;
     }
     for ((url, status, result), count) in &sums {
         println!("{count:6} {status} {result:?} {url}");
@@ -153,8 +153,8 @@ async fn everyone_reads_terminology_if_it_is_anonymous() {
     server.start();
     let client = server.client();
     let get = async |path: &str| {
-        let answer = client.get(format!("{}/{path}", server.fhir())).send().await.unwrap();
-        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+        let response = client.get(format!("{}/{path}", server.fhir())).send().await.unwrap();
+        (response.status().as_u16(), response.json::<Value>().await.unwrap())
     };
     let (status, system) = get("CodeSystem/s").await;
     assert_eq!((status, &system["url"]), (200, &json!("urn:s")));

@@ -37,9 +37,9 @@ impl Machine {
     }
 
     /// Runs the command and returns whether it succeeded, and its output.
-    fn run(&self, args: &TrustArgs, answer: bool) -> (bool, String) {
+    fn run(&self, args: &TrustArgs, choice: bool) -> (bool, String) {
         let mut out = Vec::new();
-        let result = change_trust(args, &self.host, &mut out, || Ok(answer));
+        let result = change_trust(args, &self.host, &mut out, || Ok(choice));
         let mut text = String::from_utf8(out).unwrap();
         if let Err(error) = &result {
             text.push_str(&format!("error: {error:#}"));

@@ -120,8 +120,8 @@ fn the_palette_has_other_screens_and_earlier_questions() {
     let mut model = model();
     press(&mut model, KeyCode::Char('2'));
     press(&mut model, KeyCode::Enter);
-    let answer = ValidationAnswer { result: true, ..ValidationAnswer::default() };
-    update(&mut model, validated(1, Ok(answer)));
+    let response = ValidationAnswer { result: true, ..ValidationAnswer::default() };
+    update(&mut model, validated(1, Ok(response)));
     press(&mut model, KeyCode::Char('1'));
     let choose = |model: &mut Model, text: &str| {
         press(model, KeyCode::Char(':'));

@@ -14,49 +14,52 @@ use crate::wire::random::random_text;
 /// Creates a user for the case and signs in the user in the browser of the case: `$fresh_user`,
 /// `$fresh_password`.
 pub(super) async fn fresh_user(
-    world: &TestEnvironment,
-    scene: &mut CaseContext,
+    environment: &TestEnvironment,
+    context: &mut CaseContext,
     flags: &[&str],
 ) -> Result<(), SetupError> {
-    let server = &world.local()?.server;
+    let server = &environment.local()?.server;
     let name = format!("guest-{}", random_text().to_lowercase());
     let person = Credentials { username: name.clone(), password: random_text() };
     server.admin(&[&["user", "add", &name], flags].concat(), &person.password).await?;
-    applications::code(&world.target, &mut scene.cookies, &person, "public", true, &[]).await?;
-    scene.vars.set("fresh_user", name);
-    scene.vars.set("fresh_password", person.password);
+    applications::code(&environment.target, &mut context.cookies, &person, "public", true, &[]).await?;
+    context.vars.set("fresh_user", name);
+    context.vars.set("fresh_password", person.password);
     Ok(())
 }
 
 /// Creates a user for the case, requests a token and returns the name of the user.
-pub(super) async fn own_user(world: &TestEnvironment, scene: &mut CaseContext) -> Result<String, SetupError> {
+pub(super) async fn own_user(
+    environment: &TestEnvironment,
+    context: &mut CaseContext,
+) -> Result<String, SetupError> {
     let name = format!("short-stay-{}", Timestamp::now().as_nanosecond());
     let person = Credentials { username: name.clone(), password: random_text() };
-    world.local()?.server.admin(&["user", "add", &name], &person.password).await?;
-    let tokens = applications::tokens(&world.target, &mut CookieJar::new(), &person, "openid").await?;
-    scene.set_tokens(&tokens);
+    environment.local()?.server.admin(&["user", "add", &name], &person.password).await?;
+    let tokens = applications::tokens(&environment.target, &mut CookieJar::new(), &person, "openid").await?;
+    context.set_tokens(&tokens);
     Ok(name)
 }
 
 /// Creates a user for the case, requests a token, and then disables or deletes the user.
 pub(super) async fn removed_user(
-    world: &TestEnvironment,
-    scene: &mut CaseContext,
+    environment: &TestEnvironment,
+    context: &mut CaseContext,
     how: &str,
 ) -> Result<(), SetupError> {
-    let name = own_user(world, scene).await?;
-    world.local()?.server.admin(&["user", how, &name], "").await.map(drop)
+    let name = own_user(environment, context).await?;
+    environment.local()?.server.admin(&["user", how, &name], "").await.map(drop)
 }
 
 /// Registers a client of the case that authenticates by `client_secret_basic` only.
 pub(super) async fn basic_client(
-    world: &TestEnvironment,
+    environment: &TestEnvironment,
     scope: &str,
     more: &[&str],
 ) -> Result<Value, SetupError> {
     let id = format!("basic-{}", Timestamp::now().as_nanosecond());
     let add = ["client", "add", &id, "--auth-method", "client_secret_basic", "--scope", scope];
-    let output = world.local()?.server.admin(&[&add, more].concat(), "").await?;
+    let output = environment.local()?.server.admin(&[&add, more].concat(), "").await?;
     let secret = output.lines().find_map(|line| line.strip_prefix("client_secret "));
     let secret = secret.ok_or_else(|| SetupError::Failed("the command printed no secret".to_owned()))?;
     // RFC 6749 2.3.1: client id and secret are form-encoded. This encodes every character of the secret,

@@ -24,14 +24,14 @@ pub fn has_demo_project(target: &TestTarget) -> bool {
 ///
 /// # Errors
 /// [`SetupError::Lacking`] if the server does not store them, or has other resources with their ids.
-pub(super) async fn bring(world: &TestEnvironment) -> Result<(), SetupError> {
-    let target = &world.target;
+pub(super) async fn bring(environment: &TestEnvironment) -> Result<(), SetupError> {
+    let target = &environment.target;
     let base = target.fhir_base()?.to_owned();
     let mut headers = HeaderMap::new();
     let media_type = HeaderValue::from_static("application/fhir+json");
     headers.insert(header::ACCEPT, media_type.clone());
     if target.profile.get("anonymous").is_none_or(|anonymous| *anonymous != true) {
-        let bearer = HeaderValue::from_str(&format!("Bearer {}", system_token(world).await?));
+        let bearer = HeaderValue::from_str(&format!("Bearer {}", system_token(environment).await?));
         headers.insert(header::AUTHORIZATION, bearer.map_err(|error| SetupError::Failed(error.to_string()))?);
     }
     let project = trefoil_fixtures::project();

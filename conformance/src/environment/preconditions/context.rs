@@ -29,9 +29,9 @@ pub struct CaseContext {
 
 impl CaseContext {
     /// Creates the initial state of a case.
-    pub fn new(world: &TestEnvironment) -> Self {
+    pub fn new(environment: &TestEnvironment) -> Self {
         Self {
-            vars: world.target.vars(),
+            vars: environment.target.vars(),
             cookies: CookieJar::new(),
             own: None,
             deletions: Vec::new(),
@@ -40,13 +40,13 @@ impl CaseContext {
     }
 
     /// The server that the case tests.
-    pub fn target<'a>(&'a self, world: &'a TestEnvironment) -> &'a TestTarget {
-        self.own.as_ref().map_or(&world.target, |own| &own.1)
+    pub fn target<'a>(&'a self, environment: &'a TestEnvironment) -> &'a TestTarget {
+        self.own.as_ref().map_or(&environment.target, |own| &own.1)
     }
 
     /// Returns whether the suite has started the server that the case tests. It has no other clients.
-    pub fn is_own_server(&self, world: &TestEnvironment) -> bool {
-        world.local.is_some() || self.own.is_some()
+    pub fn is_own_server(&self, environment: &TestEnvironment) -> bool {
+        environment.local.is_some() || self.own.is_some()
     }
 
     /// Sets `$cookies` to the cookies of the browser, as the text of a header.

@@ -44,152 +44,179 @@ use tokens::{created_client_token, device_code, dpop_key, dpop_token, implicit, 
 /// # Errors
 /// [`SetupError`] if the target lacks what is needed or does not behave as expected, or if a variable that
 /// `preconditions.toml` names is not set.
-pub async fn set_up(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -> Result<(), SetupError> {
-    let result = perform(world, name, scene).await;
-    if let Some(own) = &scene.own {
-        world.target.secrets.add_server(&own.1.secrets);
+pub async fn set_up(
+    environment: &TestEnvironment,
+    name: &str,
+    context: &mut CaseContext,
+) -> Result<(), SetupError> {
+    let result = perform(environment, name, context).await;
+    if let Some(own) = &context.own {
+        environment.target.secrets.add_server(&own.1.secrets);
     }
     result?;
     let sets = preconditions::named(name).map(|row| &*row.sets).unwrap_or_default();
-    match sets.iter().find(|variable| scene.vars.get(variable).is_none()) {
+    match sets.iter().find(|variable| context.vars.get(variable).is_none()) {
         Some(missing) => Err(SetupError::Failed(format!("the setup did not set ${missing}"))),
         None => Ok(()),
     }
 }
 
-async fn perform(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -> Result<(), SetupError> {
-    let (shared, target) = (&world.shared, &world.target);
+async fn perform(
+    environment: &TestEnvironment,
+    name: &str,
+    context: &mut CaseContext,
+) -> Result<(), SetupError> {
+    let (shared, target) = (&environment.shared, &environment.target);
     match name {
         "demo-data" => demo_data(target)?,
         "demo-terminology" => {
             if !has_demo_project(target) {
-                shared.terminology.get_or_try_init(|| brought_terminology::bring(world)).await?;
+                shared.terminology.get_or_try_init(|| brought_terminology::bring(environment)).await?;
             }
         }
-        "providers" => scene.vars.set("providers", world.local()?.providers.vars()),
-        "browser-at-sign-in" => at_sign_in(target, scene).await?,
-        "signed-in" => scene.cookies = first_session(world).await?,
-        "freshly-signed-in" => scene.cookies = session(target, "users.1").await?,
-        "earlier-sign-in" => earlier_sign_in(world, scene).await?,
-        "lone-user" => lone_user(world, scene).await?,
-        "code" => scene.set_code(code(world, &scene.vars, "public", true).await?),
-        "plain-code" => scene.set_code(code(world, &scene.vars, "public", false).await?),
-        "confidential-code" => confidential_code(world, scene).await?,
-        "token" => scene.set_tokens(shared.token.get_or_try_init(|| tokens(world, name)).await?),
-        "openid-token" => scene.set_tokens(shared.openid.get_or_try_init(|| tokens(world, name)).await?),
-        "notes-token" => scene.set_tokens(shared.notes.get_or_try_init(|| tokens(world, name)).await?),
-        "implicit-token" => scene.set_tokens(shared.implicit.get_or_try_init(|| implicit(world)).await?),
-        "fresh-token" => scene.set_tokens(&tokens(world, name).await?),
-        "refresh-token" => {
-            let code = refreshable_code(world, &scene.vars).await?;
-            scene.set_tokens(&applications::redeem(target, "confidential", &code).await?);
+        "providers" => context.vars.set("providers", environment.local()?.providers.vars()),
+        "browser-at-sign-in" => at_sign_in(target, context).await?,
+        "signed-in" => context.cookies = first_session(environment).await?,
+        "freshly-signed-in" => context.cookies = session(target, "users.1").await?,
+        "earlier-sign-in" => earlier_sign_in(environment, context).await?,
+        "lone-user" => lone_user(environment, context).await?,
+        "code" => context.set_code(code(environment, &context.vars, "public", true).await?),
+        "plain-code" => context.set_code(code(environment, &context.vars, "public", false).await?),
+        "confidential-code" => confidential_code(environment, context).await?,
+        "token" => context.set_tokens(shared.token.get_or_try_init(|| tokens(environment, name)).await?),
+        "openid-token" => {
+            context.set_tokens(shared.openid.get_or_try_init(|| tokens(environment, name)).await?)
         }
-        "dpop-key" => dpop_key(scene)?,
-        "dpop-token" => dpop_token(world, scene).await?,
-        "fresh-user" => fresh_user(world, scene, &[]).await?,
+        "notes-token" => {
+            context.set_tokens(shared.notes.get_or_try_init(|| tokens(environment, name)).await?)
+        }
+        "implicit-token" => {
+            context.set_tokens(shared.implicit.get_or_try_init(|| implicit(environment)).await?)
+        }
+        "fresh-token" => context.set_tokens(&tokens(environment, name).await?),
+        "refresh-token" => {
+            let code = refreshable_code(environment, &context.vars).await?;
+            context.set_tokens(&applications::redeem(target, "confidential", &code).await?);
+        }
+        "dpop-key" => dpop_key(context)?,
+        "dpop-token" => dpop_token(environment, context).await?,
+        "fresh-user" => fresh_user(environment, context, &[]).await?,
         "passkey" | "required-passkey" => {
-            fresh_user(world, scene, &[]).await?;
-            passkeys::set_up(target, scene, name == "required-passkey").await?;
+            fresh_user(environment, context, &[]).await?;
+            passkeys::set_up(target, context, name == "required-passkey").await?;
         }
         "fresh-patient" => {
             let scopes = "openid profile offline_access user/ValueSet.rs patient/*.cud";
-            fresh_user(world, scene, &["--fhir-user", "Patient/pat-01", "--allowed-scopes", scopes]).await?;
+            fresh_user(environment, context, &["--fhir-user", "Patient/pat-01", "--allowed-scopes", scopes])
+                .await?;
         }
         "fresh-clinician" => {
             let scopes = "openid profile offline_access user/*.cruds";
-            fresh_user(world, scene, &["--fhir-user", "Practitioner/prac-1", "--allowed-scopes", scopes])
-                .await?;
+            fresh_user(
+                environment,
+                context,
+                &["--fhir-user", "Practitioner/prac-1", "--allowed-scopes", scopes],
+            )
+            .await?;
         }
         "grace-token" => {
-            let code = code(world, &scene.vars, "retrying", false).await?;
-            scene.set_tokens(&applications::redeem(target, "retrying", &code).await?);
+            let code = code(environment, &context.vars, "retrying", false).await?;
+            context.set_tokens(&applications::redeem(target, "retrying", &code).await?);
         }
         "keyed-assertions" => {
-            scene.vars.set("keyed", world.local()?.key_hosts.assertions(target)?);
+            context.vars.set("keyed", environment.local()?.key_hosts.assertions(target)?);
         }
-        "basic-client" => scene.vars.set("basic_client", basic_client(world, "system/*.rs", &[]).await?),
+        "basic-client" => {
+            context.vars.set("basic_client", basic_client(environment, "system/*.rs", &[]).await?)
+        }
         "client-of-a-group" => {
-            let group = member(&scene.vars, "groups.0")?.to_owned();
-            scene.vars.set("basic_client", basic_client(world, "system/*.rs", &["--group", &group]).await?);
+            let group = member(&context.vars, "groups.0")?.to_owned();
+            context
+                .vars
+                .set("basic_client", basic_client(environment, "system/*.rs", &["--group", &group]).await?);
         }
         "writing-client-of-a-group" => {
-            let group = member(&scene.vars, "groups.0")?.to_owned();
-            let client = basic_client(world, "system/*.cruds", &["--group", &group]).await?;
-            scene.vars.set("basic_client", client);
+            let group = member(&context.vars, "groups.0")?.to_owned();
+            let client = basic_client(environment, "system/*.cruds", &["--group", &group]).await?;
+            context.vars.set("basic_client", client);
         }
         "admin-token" => {
-            let token = shared.admin.get_or_try_init(|| created_client_token(world, "trefoil/admin")).await?;
-            scene.vars.set("admin_token", token.as_str());
+            let token =
+                shared.admin.get_or_try_init(|| created_client_token(environment, "trefoil/admin")).await?;
+            context.vars.set("admin_token", token.as_str());
         }
-        "administrator-token" => administrator(world, scene).await?,
+        "administrator-token" => administrator(environment, context).await?,
         "would-be-administrator" => {
-            let mut cookies = first_session(world).await?;
+            let mut cookies = first_session(environment).await?;
             let more = [("scope", "openid trefoil/admin")];
-            let person = person(&scene.vars, "user")?;
-            world.local()?;
-            scene.set_code(
+            let person = person(&context.vars, "user")?;
+            environment.local()?;
+            context.set_code(
                 applications::code(target, &mut cookies, &person, "declared.admin", true, &more).await?,
             );
         }
-        "declared-codes" => declared_codes(world, scene).await?,
+        "declared-codes" => declared_codes(environment, context).await?,
         "own-user" => {
-            own_user(world, scene).await?;
+            own_user(environment, context).await?;
         }
-        "turned-keys" => turned_keys(world, scene).await?,
+        "turned-keys" => turned_keys(environment, context).await?,
         "releases" => {
-            let loaded = shared.releases.get_or_try_init(|| releases(world)).await?.clone();
-            scene.vars = loaded.1.vars();
-            scene.own = Some(loaded);
+            let loaded = shared.releases.get_or_try_init(|| releases(environment)).await?.clone();
+            context.vars = loaded.1.vars();
+            context.own = Some(loaded);
         }
         "branded-pages" => {
-            let server = shared.branded_pages.get_or_try_init(|| branded_pages(world)).await?.clone();
-            scene.vars = server.1.vars();
-            scene.own = Some(server);
+            let server = shared.branded_pages.get_or_try_init(|| branded_pages(environment)).await?.clone();
+            context.vars = server.1.vars();
+            context.own = Some(server);
         }
         "guide-3" => {
             let config = "[bulk]\nguide = \"3.0.0\"\nnested_groups = true\nfile_size = 8192\n";
-            let server = shared.guide_3.get_or_try_init(|| configured(world, config)).await?.clone();
-            ask_of(server, scene).await?;
+            let server = shared.guide_3.get_or_try_init(|| configured(environment, config)).await?.clone();
+            ask_of(server, context).await?;
         }
         "signed-addresses" => {
             let config = "[bulk]\nsigned_url_s = 300\n";
-            let server = shared.signed_addresses.get_or_try_init(|| configured(world, config)).await?.clone();
-            ask_of(server, scene).await?;
+            let server =
+                shared.signed_addresses.get_or_try_init(|| configured(environment, config)).await?.clone();
+            ask_of(server, context).await?;
         }
-        "assertions" => scene.vars.set("assertion", applications::assertions(target)?),
-        "system-token" => scene.vars.set("system_token", system_token(world).await?),
+        "assertions" => context.vars.set("assertion", applications::assertions(target)?),
+        "system-token" => context.vars.set("system_token", system_token(environment).await?),
         "writing-client" => {
-            scene.vars.set("basic_client", basic_client(world, "system/*.cruds", &[]).await?);
+            context.vars.set("basic_client", basic_client(environment, "system/*.cruds", &[]).await?);
         }
         "writing-token" => {
-            let token =
-                shared.writing.get_or_try_init(|| created_client_token(world, "system/*.cruds")).await?;
-            scene.vars.set("writing_token", token.as_str());
+            let token = shared
+                .writing
+                .get_or_try_init(|| created_client_token(environment, "system/*.cruds"))
+                .await?;
+            context.vars.set("writing_token", token.as_str());
         }
         "narrow-token" => {
-            scene.vars.set("narrow_token", backend_token(target, 0, Some("system/Patient.rs")).await?);
+            context.vars.set("narrow_token", backend_token(target, 0, Some("system/Patient.rs")).await?);
         }
         "export" | "fresh-export" => {
             let export = match name {
-                "export" => shared.export.get_or_try_init(|| export(world)).await?.clone(),
-                _ => export(world).await?,
+                "export" => shared.export.get_or_try_init(|| export(environment)).await?.clone(),
+                _ => export(environment).await?,
             };
-            scene.vars.set("bulk", export);
-            scene.vars.set("system_token", system_token(world).await?);
+            context.vars.set("bulk", export);
+            context.vars.set("system_token", system_token(environment).await?);
         }
-        "failed-export" => failed_export(world, scene).await?,
-        "expired-export" => minute_old_export(world, scene, "[bulk]\nretention_s = 60\n").await?,
-        "expired-addresses" => minute_old_export(world, scene, "[bulk]\nsigned_url_s = 60\n").await?,
-        "disabled-user" => removed_user(world, scene, "disable").await?,
-        "deleted-user" => removed_user(world, scene, "delete").await?,
+        "failed-export" => failed_export(environment, context).await?,
+        "expired-export" => minute_old_export(environment, context, "[bulk]\nretention_s = 60\n").await?,
+        "expired-addresses" => minute_old_export(environment, context, "[bulk]\nsigned_url_s = 60\n").await?,
+        "disabled-user" => removed_user(environment, context, "disable").await?,
+        "deleted-user" => removed_user(environment, context, "delete").await?,
         // Codes are valid for 300 s and tokens for 3600 s. The case has 30 s to use them.
-        "aged-code" => aged(world, scene, 270).await?,
-        "aged-session" => aged(world, scene, 60).await?,
-        "expired-code" => aged(world, scene, 301).await?,
-        "lasting-token" => aged(world, scene, 3570).await?,
-        "expired-token" => aged(world, scene, 3601).await?,
-        "device-code" => device_code(&world.target, scene).await?,
-        "expired-device-code" => aged(world, scene, 601).await?,
+        "aged-code" => aged(environment, context, 270).await?,
+        "aged-session" => aged(environment, context, 60).await?,
+        "expired-code" => aged(environment, context, 301).await?,
+        "lasting-token" => aged(environment, context, 3570).await?,
+        "expired-token" => aged(environment, context, 3601).await?,
+        "device-code" => device_code(&environment.target, context).await?,
+        "expired-device-code" => aged(environment, context, 601).await?,
         _ => return Err(SetupError::Failed("no code is implemented for this precondition".to_owned())),
     }
     Ok(())

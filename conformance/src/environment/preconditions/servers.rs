@@ -20,31 +20,33 @@ pub(super) fn not_started(error: anyhow::Error) -> SetupError {
 }
 
 /// Starts a server with anonymous terminology and the releases of `fixtures/releases`.
-pub(super) async fn releases(world: &TestEnvironment) -> Result<Arc<(OwnServer, TestTarget)>, SetupError> {
+pub(super) async fn releases(
+    environment: &TestEnvironment,
+) -> Result<Arc<(OwnServer, TestTarget)>, SetupError> {
     const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/releases");
-    world.local()?;
+    environment.local()?;
     if !Path::new(FOLDER).is_dir() {
         return Err(SetupError::Lacking("fixtures/releases does not exist".to_owned()));
     }
-    let server = configured(world, "[terminology]\nanonymous = true\n").await?;
+    let server = configured(environment, "[terminology]\nanonymous = true\n").await?;
     server.0.admin(&["import", FOLDER], "").await?;
     Ok(server)
 }
 
 /// Starts a separate server with additional settings.
 pub(super) async fn configured(
-    world: &TestEnvironment,
+    environment: &TestEnvironment,
     config: &str,
 ) -> Result<Arc<(OwnServer, TestTarget)>, SetupError> {
-    started(world, config).await.map(Arc::new)
+    started(environment, config).await.map(Arc::new)
 }
 
 /// The same as [`configured`], for a server that is restarted later.
 pub(super) async fn started(
-    world: &TestEnvironment,
+    environment: &TestEnvironment,
     config: &str,
 ) -> Result<(OwnServer, TestTarget), SetupError> {
-    world.local()?;
+    environment.local()?;
     let server = OwnServer::start(config).await.map_err(not_started)?;
     let target = server.target().await.map_err(not_started)?;
     Ok((server, target))
@@ -65,9 +67,9 @@ pub(super) async fn restarted(
 
 /// Starts a server with a name, a logo and colours of its own.
 pub(super) async fn branded_pages(
-    world: &TestEnvironment,
+    environment: &TestEnvironment,
 ) -> Result<Arc<(OwnServer, TestTarget)>, SetupError> {
-    world.local()?;
+    environment.local()?;
     let folder = tempfile::tempdir().map_err(|error| not_started(error.into()))?;
     let logo = folder.path().join("leaf.svg");
     let image =
@@ -78,25 +80,28 @@ pub(super) async fn branded_pages(
         logo.display()
     );
     // The server reads the logo at its start.
-    configured(world, &settings).await
+    configured(environment, &settings).await
 }
 
 /// Makes this server the target of the case, with `$system_token` and `$narrow_token`.
 pub(super) async fn ask_of(
     server: Arc<(OwnServer, TestTarget)>,
-    scene: &mut CaseContext,
+    context: &mut CaseContext,
 ) -> Result<(), SetupError> {
-    scene.vars = server.1.vars();
-    scene.vars.set("system_token", backend_token(&server.1, 0, None).await?);
-    scene.vars.set("narrow_token", backend_token(&server.1, 0, Some("system/Patient.rs")).await?);
-    scene.own = Some(server);
+    context.vars = server.1.vars();
+    context.vars.set("system_token", backend_token(&server.1, 0, None).await?);
+    context.vars.set("narrow_token", backend_token(&server.1, 0, Some("system/Patient.rs")).await?);
+    context.own = Some(server);
     Ok(())
 }
 
 /// Starts a separate server that issues a token, rotates its keys and is restarted. `$kids.retired` is the
 /// key that signed the token, and `$kids.next` is the key that will sign after the next rotation.
-pub(super) async fn turned_keys(world: &TestEnvironment, scene: &mut CaseContext) -> Result<(), SetupError> {
-    let (server, target) = started(world, "").await?;
+pub(super) async fn turned_keys(
+    environment: &TestEnvironment,
+    context: &mut CaseContext,
+) -> Result<(), SetupError> {
+    let (server, target) = started(environment, "").await?;
     let person = person(&target.vars(), "user")?;
     let tokens = applications::tokens(&target, &mut CookieJar::new(), &person, "openid").await?;
     let kid = async |stage: &str| -> Result<String, SetupError> {
@@ -109,37 +114,37 @@ pub(super) async fn turned_keys(world: &TestEnvironment, scene: &mut CaseContext
     server.admin(&["keys", "rotate", "--now"], "").await?;
     let next = kid("next").await?;
     let server = restarted(server, 0).await?;
-    scene.vars = server.1.vars();
-    scene.vars.set("kids", json!({ "retired": retired, "next": next }));
-    scene.set_tokens(&tokens);
-    scene.own = Some(server);
+    context.vars = server.1.vars();
+    context.vars.set("kids", json!({ "retired": retired, "next": next }));
+    context.set_tokens(&tokens);
+    context.own = Some(server);
     Ok(())
 }
 
 /// Sets up a code and a token that were issued `age_s` seconds ago. A separate server issues them and is
 /// restarted with its clock moved forward.
 pub(super) async fn aged(
-    world: &TestEnvironment,
-    scene: &mut CaseContext,
+    environment: &TestEnvironment,
+    context: &mut CaseContext,
     age_s: i64,
 ) -> Result<(), SetupError> {
-    let (server, target) = started(world, "").await?;
+    let (server, target) = started(environment, "").await?;
     let mut cookies = CookieJar::new();
     let person = person(&target.vars(), "user")?;
     let code =
         applications::code(&target, &mut cookies, &person, "public", true, &[("scope", "openid")]).await?;
     let tokens = applications::tokens(&target, &mut cookies, &person, "openid").await?;
-    device_code(&target, scene).await?;
-    let device_code = scene.vars.text("device_code")?.to_owned();
+    device_code(&target, context).await?;
+    let device_code = context.vars.text("device_code")?.to_owned();
     let request_uri = pushed_request(&target).await?;
     let server = restarted(server, age_s).await?;
-    scene.vars = server.1.vars();
-    scene.cookies = cookies;
-    scene.set_code(code);
-    scene.set_tokens(&tokens);
-    scene.vars.set("device_code", device_code);
-    scene.vars.set("request_uri", request_uri);
-    scene.own = Some(server);
+    context.vars = server.1.vars();
+    context.cookies = cookies;
+    context.set_code(code);
+    context.set_tokens(&tokens);
+    context.vars.set("device_code", device_code);
+    context.vars.set("request_uri", request_uri);
+    context.own = Some(server);
     Ok(())
 }
 
@@ -147,34 +152,34 @@ pub(super) async fn aged(
 /// an ID token that was issued then. The clock of a separate server is set ahead; on a server that the suite
 /// did not start, the time passes.
 pub(super) async fn earlier_sign_in(
-    world: &TestEnvironment,
-    scene: &mut CaseContext,
+    environment: &TestEnvironment,
+    context: &mut CaseContext,
 ) -> Result<(), SetupError> {
-    if world.local.is_none() {
-        sign_in_at_a_known_time(&world.target, scene).await?;
-        return pauses::let_time_pass(Duration::from_secs(3), world.target.max_wait).await;
+    if environment.local.is_none() {
+        sign_in_at_a_known_time(&environment.target, context).await?;
+        return pauses::let_time_pass(Duration::from_secs(3), environment.target.max_wait).await;
     }
-    let (server, target) = started(world, "").await?;
-    sign_in_at_a_known_time(&target, scene).await?;
-    let auth_time = scene.vars.get("auth_time").cloned();
+    let (server, target) = started(environment, "").await?;
+    sign_in_at_a_known_time(&target, context).await?;
+    let auth_time = context.vars.get("auth_time").cloned();
     let server = restarted(server, 60).await?;
-    scene.vars = server.1.vars();
-    scene.vars.set("auth_time", auth_time.unwrap_or_default());
-    scene.own = Some(server);
+    context.vars = server.1.vars();
+    context.vars.set("auth_time", auth_time.unwrap_or_default());
+    context.own = Some(server);
     Ok(())
 }
 
-async fn sign_in_at_a_known_time(target: &TestTarget, scene: &mut CaseContext) -> Result<(), SetupError> {
+async fn sign_in_at_a_known_time(target: &TestTarget, context: &mut CaseContext) -> Result<(), SetupError> {
     let person = person(&target.vars(), "users.1")?;
     // A request with `max_age` makes the claim mandatory (OpenID Connect Core 1.0, section 2).
     let more = [("scope", "openid"), ("max_age", "600")];
-    let code = applications::code(target, &mut scene.cookies, &person, "public", true, &more).await?;
+    let code = applications::code(target, &mut context.cookies, &person, "public", true, &more).await?;
     let tokens = applications::redeem(target, "public", &code).await?;
     let id_token = tokens["id_token"].as_str().and_then(jose::parts);
     let auth_time = id_token.map(|token| token.claims["auth_time"].clone()).unwrap_or_default();
     if !auth_time.is_number() {
         return Err(SetupError::Failed("the ID token has no auth_time although max_age was sent".to_owned()));
     }
-    scene.vars.set("auth_time", auth_time);
+    context.vars.set("auth_time", auth_time);
     Ok(())
 }

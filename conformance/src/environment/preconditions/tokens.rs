@@ -30,11 +30,11 @@ pub(super) fn stated_token<'a>(target: &'a TestTarget, kind: &str) -> Option<&'a
 }
 
 /// Returns tokens of the first user, requested by the code flow of the public client.
-pub(super) async fn tokens(world: &TestEnvironment, kind: &str) -> Result<Value, SetupError> {
-    if let Some(token) = world.target.profile.get("tokens").and_then(|tokens| tokens["user"].as_str()) {
+pub(super) async fn tokens(environment: &TestEnvironment, kind: &str) -> Result<Value, SetupError> {
+    if let Some(token) = environment.target.profile.get("tokens").and_then(|tokens| tokens["user"].as_str()) {
         return Ok(json!({ "access_token": token }));
     }
-    let vars = world.target.vars();
+    let vars = environment.target.vars();
     let words = |path: &str| -> Vec<&str> {
         let list = vars.get(path).and_then(Value::as_array);
         list.into_iter().flatten().filter_map(Value::as_str).collect()
@@ -48,20 +48,22 @@ pub(super) async fn tokens(world: &TestEnvironment, kind: &str) -> Result<Value,
         }
         _ => [words("public.scopes"), custom].concat().join(" "),
     };
-    let mut cookies = first_session(world).await?;
-    applications::tokens(&world.target, &mut cookies, &person(&vars, "user")?, &scope).await
+    let mut cookies = first_session(environment).await?;
+    applications::tokens(&environment.target, &mut cookies, &person(&vars, "user")?, &scope).await
 }
 
 /// Returns tokens of the first user, requested by the implicit flow.
-pub(super) async fn implicit(world: &TestEnvironment) -> Result<Value, SetupError> {
-    let vars = world.target.vars();
+pub(super) async fn implicit(environment: &TestEnvironment) -> Result<Value, SetupError> {
+    let vars = environment.target.vars();
     let params = [
         ("response_type", "token"),
         ("client_id", member(&vars, "public.client_id")?),
         ("redirect_uri", member(&vars, "public.redirect_uris.0")?),
         ("scope", "openid email"),
     ];
-    let redirect = browser::authorize(&world.target, &mut first_session(world).await?, None, &params).await?;
+    let redirect =
+        browser::authorize(&environment.target, &mut first_session(environment).await?, None, &params)
+            .await?;
     Ok(json!({
         "access_token": answer_param(&redirect, "access_token"),
         "id_token": answer_param(&redirect, "id_token"),
@@ -69,57 +71,64 @@ pub(super) async fn implicit(world: &TestEnvironment) -> Result<Value, SetupErro
 }
 
 /// A token of the first backend client with all its scopes. It is cached for some time.
-pub(super) async fn system_token(world: &TestEnvironment) -> Result<String, SetupError> {
-    if let Some(token) = stated_token(&world.target, "system") {
+pub(super) async fn system_token(environment: &TestEnvironment) -> Result<String, SetupError> {
+    if let Some(token) = stated_token(&environment.target, "system") {
         return Ok(token.to_owned());
     }
-    let mut system_token = world.shared.system.lock().await;
+    let mut system_token = environment.shared.system.lock().await;
     if let Some((made, token)) = &*system_token
         && made.elapsed() < BACKEND_TOKEN_USE
     {
         return Ok(token.clone());
     }
-    let token = backend_token(&world.target, 0, None).await?;
+    let token = backend_token(&environment.target, 0, None).await?;
     *system_token = Some((Instant::now(), token.clone()));
     Ok(token)
 }
 
 /// A token with this scope, requested by a backend client that is created for it.
-pub(super) async fn created_client_token(world: &TestEnvironment, scope: &str) -> Result<String, SetupError> {
-    let client = basic_client(world, scope, &[]).await?;
+pub(super) async fn created_client_token(
+    environment: &TestEnvironment,
+    scope: &str,
+) -> Result<String, SetupError> {
+    let client = basic_client(environment, scope, &[]).await?;
     let form = [("grant_type", "client_credentials"), ("scope", scope)];
-    let tokens = applications::token_request(&world.target, &form, client["basic"].as_str()).await?;
+    let tokens = applications::token_request(&environment.target, &form, client["basic"].as_str()).await?;
     let token = tokens["access_token"].as_str().map(str::to_owned);
     token.ok_or_else(|| SetupError::Failed("the token endpoint returned no access token".to_owned()))
 }
 
 /// Generates a key for DPoP proofs: `$dpop_key`, and its thumbprint `$jkt`.
-pub(super) fn dpop_key(scene: &mut CaseContext) -> Result<(), SetupError> {
+pub(super) fn dpop_key(context: &mut CaseContext) -> Result<(), SetupError> {
     let key = jose::fresh_key("case").map_err(|error| SetupError::Failed(error.to_string()))?;
-    scene.vars.set("jkt", dpop_proof::thumbprint(&key));
-    scene.vars.set(dpop_proof::KEY_VARIABLE, key);
+    context.vars.set("jkt", dpop_proof::thumbprint(&key));
+    context.vars.set(dpop_proof::KEY_VARIABLE, key);
     Ok(())
 }
 
 /// Requests tokens of the first user that are bound to the DPoP key of the case.
-pub(super) async fn dpop_token(world: &TestEnvironment, scene: &mut CaseContext) -> Result<(), SetupError> {
-    dpop_key(scene)?;
-    let target = &world.target;
-    let mut cookies = first_session(world).await?;
-    let person = person(&scene.vars, "user")?;
+pub(super) async fn dpop_token(
+    environment: &TestEnvironment,
+    context: &mut CaseContext,
+) -> Result<(), SetupError> {
+    dpop_key(context)?;
+    let target = &environment.target;
+    let mut cookies = first_session(environment).await?;
+    let person = person(&context.vars, "user")?;
     let scope = [("scope", "openid email offline_access user/ValueSet.rs user/CodeSystem.rs")];
     let code = applications::code(target, &mut cookies, &person, "bound", true, &scope).await?;
     let mut request = browser::post(
         address(target.endpoint("token")?)?,
         &[
             ("grant_type", "authorization_code"),
-            ("client_id", member(&scene.vars, "bound.client_id")?),
+            ("client_id", member(&context.vars, "bound.client_id")?),
             ("code", &code.code),
             ("redirect_uri", &code.redirect_uri),
             ("code_verifier", code.verifier.as_deref().unwrap_or_default()),
         ],
     );
-    let proof = dpop_proof::proof_headers(&DpopProof::default(), &request.method, &request.url, &scene.vars);
+    let proof =
+        dpop_proof::proof_headers(&DpopProof::default(), &request.method, &request.url, &context.vars);
     for (name, value) in proof.map_err(SetupError::Failed)? {
         request.headers.append(
             name,
@@ -128,25 +137,25 @@ pub(super) async fn dpop_token(world: &TestEnvironment, scene: &mut CaseContext)
                 .map_err(|_| SetupError::Failed("the DPoP proof is not valid in a header".to_owned()))?,
         );
     }
-    let answer = target.send(&request, &mut CookieJar::new()).await?;
-    match (answer.status.as_u16(), answer.json()) {
-        (200, Some(tokens)) => scene.set_tokens(&tokens),
-        _ => return Err(unexpected("the token endpoint", &answer)),
+    let response = target.send(&request, &mut CookieJar::new()).await?;
+    match (response.status.as_u16(), response.json()) {
+        (200, Some(tokens)) => context.set_tokens(&tokens),
+        _ => return Err(unexpected("the token endpoint", &response)),
     }
     Ok(())
 }
 
 /// Starts a device authorization: `$device_code`, `$user_code`.
-pub(super) async fn device_code(target: &TestTarget, scene: &mut CaseContext) -> Result<(), SetupError> {
+pub(super) async fn device_code(target: &TestTarget, context: &mut CaseContext) -> Result<(), SetupError> {
     let vars = target.vars();
     let form = [("client_id", member(&vars, "device.client_id")?), ("scope", "openid email")];
     let request = browser::post(address(target.endpoint("device_authorization")?)?, &form);
-    let answer = target.send(&request, &mut CookieJar::new()).await?;
-    let Some(start) = answer.json().filter(|_| answer.status.is_success()) else {
-        return Err(unexpected("the device authorization endpoint", &answer));
+    let response = target.send(&request, &mut CookieJar::new()).await?;
+    let Some(start) = response.json().filter(|_| response.status.is_success()) else {
+        return Err(unexpected("the device authorization endpoint", &response));
     };
     for name in ["device_code", "user_code"] {
-        scene.vars.set(name, start[name].clone());
+        context.vars.set(name, start[name].clone());
     }
     Ok(())
 }
@@ -160,9 +169,9 @@ pub(super) async fn pushed_request(target: &TestTarget) -> Result<Value, SetupEr
         ("response_type", "code"),
     ];
     let request = browser::post(address(target.endpoint("par")?)?, &form);
-    let answer = target.send(&request, &mut CookieJar::new()).await?;
-    match answer.json() {
-        Some(pushed) if answer.status.is_success() => Ok(pushed["request_uri"].clone()),
-        _ => Err(unexpected("the endpoint for pushed requests", &answer)),
+    let response = target.send(&request, &mut CookieJar::new()).await?;
+    match response.json() {
+        Some(pushed) if response.status.is_success() => Ok(pushed["request_uri"].clone()),
+        _ => Err(unexpected("the endpoint for pushed requests", &response)),
     }
 }

@@ -15,9 +15,9 @@ pub fn ask(question: &str) -> Option<bool> {
 
 /// Returns whether the next line is a yes. An answer that cannot be read is not.
 fn is_yes(mut input: impl BufRead) -> bool {
-    let mut answer = String::new();
-    let read = input.read_line(&mut answer);
-    read.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+    let mut line = String::new();
+    let read = input.read_line(&mut line);
+    read.is_ok() && matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use url::Url;
 use crate::history::Action;
 use crate::nodes::{Answer, ClientRequest};
 use crate::registration::{APP, REDIRECT};
-use crate::world::{AUTHORIZATION, World};
+use crate::workload::{AUTHORIZATION, Workload};
 
 /// Number of redirects and pages after which a browser gives up.
 const STEPS: usize = 8;
@@ -29,42 +29,43 @@ impl Browser {
     /// Sends a request to a node, or to the balancer.
     pub(crate) async fn request(
         &self,
-        world: &World,
+        workload: &Workload,
         node: Option<usize>,
         action: Action,
         expected: &[u16],
         request: ClientRequest,
     ) -> Answer {
-        let request = request.header("cookie", &self.cookies.header()).header("origin", &world.base);
-        world.ask(node, action, expected, request).await
+        let request = request.header("cookie", &self.cookies.header()).header("origin", &workload.base);
+        workload.ask(node, action, expected, request).await
     }
 
     /// Sends a request as [`Browser::request`] does, and keeps the cookies of the answer.
     pub(crate) async fn send(
         &mut self,
-        world: &World,
+        workload: &Workload,
         node: Option<usize>,
         action: Action,
         expected: &[u16],
         request: ClientRequest,
     ) -> Answer {
-        let answer = self.request(world, node, action, expected, request).await;
-        for set in answer.headers.get_all("set-cookie") {
+        let response = self.request(workload, node, action, expected, request).await;
+        for set in response.headers.get_all("set-cookie") {
             self.cookies.keep(set.to_str().unwrap_or_default());
         }
-        answer
+        response
     }
 
     /// Sends a request of a sign-in to any node.
-    async fn ask(&mut self, world: &World, name: &'static str, request: ClientRequest) -> Answer {
-        let (node, expected) = (world.any_target(), [200, 302, 303, 502, 504]);
-        self.send(world, node, Action::Other(name), &expected, request).await
+    async fn ask(&mut self, workload: &Workload, name: &'static str, request: ClientRequest) -> Answer {
+        let (node, expected) = (workload.any_target(), [200, 302, 303, 502, 504]);
+        self.send(workload, node, Action::Other(name), &expected, request).await
     }
 
     /// Opens a page, and keeps the hidden fields of its first form.
-    pub(crate) async fn open(&mut self, world: &World, node: Option<usize>, path: &str) -> Option<()> {
-        let answer = self.send(world, node, Action::Other("page"), &[200], ClientRequest::get(path)).await;
-        self.fields = hidden_fields(answer.body.as_str().filter(|_| answer.is(200))?);
+    pub(crate) async fn open(&mut self, workload: &Workload, node: Option<usize>, path: &str) -> Option<()> {
+        let response =
+            self.send(workload, node, Action::Other("page"), &[200], ClientRequest::get(path)).await;
+        self.fields = hidden_fields(response.body.as_str().filter(|_| response.is(200))?);
         Some(())
     }
 
@@ -79,7 +80,7 @@ impl Browser {
     /// Signs in, unless the browser has a session. Returns the code.
     pub async fn authorize(
         &mut self,
-        world: &World,
+        workload: &Workload,
         verifier: &str,
         provider: Option<&str>,
     ) -> Option<String> {
@@ -96,35 +97,35 @@ impl Browser {
         query.extend(provider.map(|provider| ("identity_provider", provider)));
         let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
         let request = ClientRequest::get(&format!("{AUTHORIZATION}?{query}"));
-        let mut to = self.ask(world, "authorization", request).await.header("location")?;
+        let mut to = self.ask(workload, "authorization", request).await.header("location")?;
         // A node that fails may send the browser in a circle.
         for _ in 0..STEPS {
             if to.starts_with(REDIRECT) {
                 return answer_parameter(&to, "code");
             }
-            let address = Url::parse(&world.base).and_then(|base| base.join(&to)).ok()?;
-            let Some(path) = world.path_of(address.as_str()) else {
-                to = world.nodes().visit(address.as_str()).await?;
+            let address = Url::parse(&workload.base).and_then(|base| base.join(&to)).ok()?;
+            let Some(path) = workload.path_of(address.as_str()) else {
+                to = workload.nodes().visit(address.as_str()).await?;
                 continue;
             };
-            let answer = self.ask(world, "page", ClientRequest::get(path)).await;
-            if let Some(next) = answer.header("location") {
+            let response = self.ask(workload, "page", ClientRequest::get(path)).await;
+            if let Some(next) = response.header("location") {
                 to = next;
                 continue;
             }
-            if address.path() != "/sign-in" || !answer.is(200) {
+            if address.path() != "/sign-in" || !response.is(200) {
                 return None;
             }
-            to = self.send_password(world, answer.body.as_str()?).await?;
+            to = self.send_password(workload, response.body.as_str()?).await?;
         }
         None
     }
 
     /// Sends the form of the sign-in page. Returns the address to which the server redirects.
-    async fn send_password(&mut self, world: &World, page: &str) -> Option<String> {
+    async fn send_password(&mut self, workload: &Workload, page: &str) -> Option<String> {
         self.fields = hidden_fields(page);
-        let (name, password) = &world.user;
+        let (name, password) = &workload.user;
         let form = self.form("/sign-in", &[("username", name), ("password", password)]);
-        self.ask(world, "sign-in", form).await.header("location")
+        self.ask(workload, "sign-in", form).await.header("location")
     }
 }

@@ -12,7 +12,7 @@ use store::{Ledger as _, PageLimit, ScanOptions, Store, StoreError, Versions as 
 
 use crate::history::Action;
 use crate::nodes::{Answer, ClientRequest, NODES};
-use crate::world::{World, lock};
+use crate::workload::{Workload, lock};
 
 /// Time after which an export must have ended, although nodes fail.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -61,18 +61,18 @@ impl Exports {
     }
 
     /// Starts an export at a node.
-    pub async fn kick_off(&self, world: &World, node: usize) -> Option<BegunExport> {
-        let token = world.token().await;
+    pub async fn kick_off(&self, workload: &Workload, node: usize) -> Option<BegunExport> {
+        let token = workload.token().await;
         let request = ClientRequest::get(&format!("/fhir/R4/$export?_type={}", self.types.join(",")));
         let request = request.bearer(&token).header("accept", "application/fhir+json");
         let request = request.header("prefer", "respond-async");
-        let answer = world.ask(node, Action::Other("kick-off"), &[202], request).await;
-        if !answer.is(202) {
+        let response = workload.ask(node, Action::Other("kick-off"), &[202], request).await;
+        if !response.is(202) {
             return None;
         }
-        let location = answer.header("content-location");
-        let Some(status) = location.as_deref().and_then(|url| world.path_of(url)) else {
-            world.violation(format!(
+        let location = response.header("content-location");
+        let Some(status) = location.as_deref().and_then(|url| workload.path_of(url)) else {
+            workload.violation(format!(
                 "the Content-Location of an export is no address of the server: {location:?}"
             ));
             return None;
@@ -86,48 +86,48 @@ impl Exports {
     }
 
     /// Runs exports one after another, until the run is over.
-    pub async fn run(&self, world: &World) {
+    pub async fn run(&self, workload: &Workload) {
         loop {
             let running = lock(&self.begun).pop();
             let export = match running {
                 Some(export) => Some(export),
-                None if world.is_over() => break,
-                None => self.kick_off(world, world.any_node()).await,
+                None if workload.is_over() => break,
+                None => self.kick_off(workload, workload.any_node()).await,
             };
             if let Some(export) = export {
-                let _broken = self.follow(world, export).await;
+                let _broken = self.follow(workload, export).await;
             }
-            world.rest(1_500).await;
+            workload.rest(1_500).await;
         }
     }
 
     /// Waits until an export is complete, downloads it at two nodes, and compares it with the store. Returns
     /// `None` if a rule was broken.
-    async fn follow(&self, world: &World, export: BegunExport) -> Option<()> {
+    async fn follow(&self, workload: &Workload, export: BegunExport) -> Option<()> {
         let BegunExport { status, token } = export;
-        let start = world.now();
+        let start = workload.now();
         let manifest = loop {
-            if world.now() - start > LIMIT {
-                world.violation(format!("export {status} has not ended after {LIMIT:?}"));
+            if workload.now() - start > LIMIT {
+                workload.violation(format!("export {status} has not ended after {LIMIT:?}"));
                 return None;
             }
-            let answer = get(world, world.any_node(), "status", &status, &token).await;
-            match answer.status {
-                Some(200) => break answer.body,
+            let response = get(workload, workload.any_node(), "status", &status, &token).await;
+            match response.status {
+                Some(200) => break response.body,
                 None | Some(202 | 429 | 503) => {}
                 // It is a violation already.
                 Some(_) => return None,
             }
-            world.wait(world.pace.poll.as_millis().try_into().unwrap_or(u64::MAX)).await;
+            workload.wait(workload.pace.poll.as_millis().try_into().unwrap_or(u64::MAX)).await;
         };
-        let first = world.any_node();
-        let second = (first + world.draw(|random| random.usize(1..NODES))) % NODES;
-        let files = download(world, first, &manifest, &token).await?;
-        if files != download(world, second, &manifest, &token).await? {
-            world.violation(format!("export {status} has other files at another node"));
+        let first = workload.any_node();
+        let second = (first + workload.draw(|random| random.usize(1..NODES))) % NODES;
+        let files = download(workload, first, &manifest, &token).await?;
+        if files != download(workload, second, &manifest, &token).await? {
+            workload.violation(format!("export {status} has other files at another node"));
         }
-        if let Err(error) = self.compare(world, &status, &manifest, &files).await {
-            world.violation(format!("the store could not be read: {error}"));
+        if let Err(error) = self.compare(workload, &status, &manifest, &files).await {
+            workload.violation(format!("the store could not be read: {error}"));
         }
         lock(&self.complete).push(CompleteExport { status, manifest, files });
         Some(())
@@ -136,14 +136,14 @@ impl Exports {
     /// Compares the lines of an export with the resources in the store at its time.
     async fn compare(
         &self,
-        world: &World,
+        workload: &Workload,
         status: &str,
         manifest: &Value,
         files: &Files,
     ) -> Result<(), StoreError> {
         let time = manifest["transactionTime"].as_str().and_then(|text| text.parse::<Timestamp>().ok());
         let Some(time) = time else {
-            world.violation(format!("export {status} has no time: {manifest}"));
+            workload.violation(format!("export {status} has no time: {manifest}"));
             return Ok(());
         };
         let seq = self.store.seq_at(time).await?;
@@ -161,7 +161,7 @@ impl Exports {
         if exported != bodies {
             let other = std::iter::zip(&exported, &bodies).find(|(one, other)| one != other);
             let other = other.map(|(one, other)| [one, other].map(|line| String::from_utf8_lossy(line)));
-            world.violation(format!(
+            workload.violation(format!(
                 "export {status} of {time} has {} lines, and the store had {}; the first that differ: {other:?}",
                 exported.len(),
                 bodies.len()
@@ -171,65 +171,65 @@ impl Exports {
     }
 
     /// Checks that the complete exports have not changed since they were downloaded. Returns figures.
-    pub async fn check(&self, world: &World) -> ExportFigures {
-        let token = world.token().await;
+    pub async fn check(&self, workload: &Workload) -> ExportFigures {
+        let token = workload.token().await;
         let complete = std::mem::take(&mut *lock(&self.complete));
         let mut figures = ExportFigures::default();
         for (turn, export) in complete.iter().enumerate() {
-            let answer = get(world, turn % NODES, "status", &export.status, &token).await;
-            if answer.body != export.manifest {
-                world.violation(format!(
+            let response = get(workload, turn % NODES, "status", &export.status, &token).await;
+            if response.body != export.manifest {
+                workload.violation(format!(
                     "the manifest of export {} has changed: {}",
-                    export.status, answer.body
+                    export.status, response.body
                 ));
             }
-            let files = download(world, (turn + 1) % NODES, &export.manifest, &token).await;
+            let files = download(workload, (turn + 1) % NODES, &export.manifest, &token).await;
             if files.as_ref() != Some(&export.files) {
-                world.violation(format!("the files of export {} have changed", export.status));
+                workload.violation(format!("the files of export {} have changed", export.status));
             }
             figures.exports += 1;
             figures.files += export.files.len();
-            figures.resumed += usize::from(self.attempts(world, &export.status).await > Some(1));
+            figures.resumed += usize::from(self.attempts(workload, &export.status).await > Some(1));
         }
         figures
     }
 
     /// The number of workers that an export had.
-    async fn attempts(&self, world: &World, status: &str) -> Option<u64> {
+    async fn attempts(&self, workload: &Workload, status: &str) -> Option<u64> {
         let id = status.rsplit('/').next()?;
-        let record = self.store.get(&format!("bulk/job/{id}"), world.nodes().time()).await.ok()??;
+        let record = self.store.get(&format!("bulk/job/{id}"), workload.nodes().time()).await.ok()??;
         let job: Value = serde_json::from_slice(&record.value).ok()?;
         job["lease"]["attempt"].as_u64()
     }
 }
 
-async fn get(world: &World, node: usize, name: &'static str, path: &str, token: &str) -> Answer {
+async fn get(workload: &Workload, node: usize, name: &'static str, path: &str, token: &str) -> Answer {
     let request = ClientRequest::get(path).bearer(token).header("accept", "*/*");
-    world.ask(node, Action::Other(name), &[200, 202, 429], request).await
+    workload.ask(node, Action::Other(name), &[200, 202, 429], request).await
 }
 
 /// Downloads the files of a manifest from one node, or from another one while that one fails.
-async fn download(world: &World, node: usize, manifest: &Value, token: &str) -> Option<Files> {
+async fn download(workload: &Workload, node: usize, manifest: &Value, token: &str) -> Option<Files> {
     let mut files = BTreeMap::new();
     for file in manifest["output"].as_array().into_iter().flatten() {
-        let Some(path) = file["url"].as_str().and_then(|url| world.path_of(url)) else {
-            world.violation(format!("the address of an exported file is not one of the server: {file}"));
+        let Some(path) = file["url"].as_str().and_then(|url| workload.path_of(url)) else {
+            workload.violation(format!("the address of an exported file is not one of the server: {file}"));
             return None;
         };
-        let start = world.now();
-        let mut answer = get(world, node, "download", path, token).await;
+        let start = workload.now();
+        let mut response = get(workload, node, "download", path, token).await;
         for turn in 1.. {
-            if answer.is(200) {
+            if response.is(200) {
                 break;
             }
-            if !answer.is_failure() || world.now() - start > LIMIT {
-                world.violation(format!("{path} could not be downloaded: {:?}", answer.status));
+            if !response.is_failure() || workload.now() - start > LIMIT {
+                workload.violation(format!("{path} could not be downloaded: {:?}", response.status));
                 return None;
             }
-            world.rest(500).await;
-            answer = get(world, (node + turn) % NODES, "download", path, token).await;
+            workload.rest(500).await;
+            response = get(workload, (node + turn) % NODES, "download", path, token).await;
         }
-        files.insert(path.to_owned(), answer.bytes);
+        files.insert(path.to_owned(), response.bytes);
     }
     Some(files)
 }

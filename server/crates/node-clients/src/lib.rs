@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`nodes`] | the nodes as clients reach them; requests and answers |
 //! | [`registration`] | the clients as the nodes know them: ids, keys, configuration |
-//! | [`world`] | the common part of all clients: requests that are recorded, random numbers, begin and end |
+//! | [`workload`] | the common part of all clients: requests that are recorded, random numbers, begin and end |
 //! | [`tokens`] | tokens of a back-end client |
 //! | [`credentials`] | assertions, DPoP proofs and revocations of a back-end client |
 //! | [`browser`] | sign-in with PKCE, at the server and at a provider |
@@ -31,8 +31,8 @@ pub mod registration;
 pub mod resources;
 pub mod terminology;
 pub mod tokens;
-pub mod world;
+pub mod workload;
 
 pub use history::{Action, Event, History};
 pub use nodes::{NODES, Nodes};
-pub use world::{Pace, World};
+pub use workload::{Pace, Workload};

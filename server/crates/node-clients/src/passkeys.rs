@@ -8,7 +8,7 @@ use test_parties::base64url;
 use crate::browser::Browser;
 use crate::history::Action;
 use crate::nodes::NODES;
-use crate::world::World;
+use crate::workload::Workload;
 
 /// Path at which a credential for a new passkey is sent.
 const ADD: &str = "/account/passkeys";
@@ -20,67 +20,68 @@ const ATTEMPTS: usize = 200;
 /// Adds a passkey, signs in with it, and removes it. Each credential is sent to several nodes at once, of
 /// which one may accept it. All nodes must know a passkey that was added, and none may accept one that was
 /// removed.
-pub async fn use_passkeys(world: &World) {
-    while !world.is_over() {
+pub async fn use_passkeys(workload: &Workload) {
+    while !workload.is_over() {
         // Changes of passkeys require a recent sign-in.
-        let (mut browser, verifier) = (Browser::default(), format!("{0}{0}{0}", world.id()));
-        if browser.authorize(world, &verifier, None).await.is_some() {
-            one_passkey(world, &mut browser).await;
+        let (mut browser, verifier) = (Browser::default(), format!("{0}{0}{0}", workload.id()));
+        if browser.authorize(workload, &verifier, None).await.is_some() {
+            one_passkey(workload, &mut browser).await;
         }
-        world.rest(1_000).await;
+        workload.rest(1_000).await;
     }
 }
 
 /// `None` if a request failed.
-async fn one_passkey(world: &World, browser: &mut Browser) -> Option<()> {
-    let mut passkey = Authenticator::new(&world.base, world.draw(|random| random.u64(..)));
+async fn one_passkey(workload: &Workload, browser: &mut Browser) -> Option<()> {
+    let mut passkey = Authenticator::new(&workload.base, workload.draw(|random| random.u64(..)));
     // The counter would detect a second use of a credential.
-    passkey.counts = world.draw(|random| random.u8(..4)) == 0;
+    passkey.counts = workload.draw(|random| random.u8(..4)) == 0;
     let name = format!("passkey {}", base64url(passkey.id));
-    let nodes = world.several_nodes();
-    let (ceremony, options) = begin(world, browser, nodes[0], "/account", ADD).await?;
+    let nodes = workload.several_nodes();
+    let (ceremony, options) = begin(workload, browser, nodes[0], "/account", ADD).await?;
     let credential = passkey.create(&options);
-    let is_added = finish(world, browser, &nodes, ADD, &ceremony, &credential).await;
-    let uses = if is_added { world.draw(|random| random.u8(1..4)) } else { 0 };
+    let is_added = finish(workload, browser, &nodes, ADD, &ceremony, &credential).await;
+    let uses = if is_added { workload.draw(|random| random.u8(1..4)) } else { 0 };
     for _ in 0..uses {
-        let (mut other, nodes) = (Browser::default(), world.several_nodes());
-        let Some((ceremony, options)) = begin(world, &mut other, nodes[0], "/sign-in", SIGN_IN).await else {
+        let (mut other, nodes) = (Browser::default(), workload.several_nodes());
+        let Some((ceremony, options)) = begin(workload, &mut other, nodes[0], "/sign-in", SIGN_IN).await
+        else {
             continue;
         };
-        finish(world, &mut other, &nodes, SIGN_IN, &ceremony, &passkey.get(&options)).await;
+        finish(workload, &mut other, &nodes, SIGN_IN, &ceremony, &passkey.get(&options)).await;
     }
-    remove(world, browser, &passkey, &name).await?;
+    remove(workload, browser, &passkey, &name).await?;
     if !is_added {
         // The request may still be in progress, and add the passkey after its removal.
         return None;
     }
     for node in 0..NODES {
         let mut other = Browser::default();
-        let (ceremony, options) = begin(world, &mut other, Some(node), "/sign-in", SIGN_IN).await?;
+        let (ceremony, options) = begin(workload, &mut other, Some(node), "/sign-in", SIGN_IN).await?;
         let request = other.form(SIGN_IN, &[("ceremony", &ceremony), ("credential", &passkey.get(&options))]);
         let action = Action::UseUncached(name.clone());
-        other.send(world, Some(node), action, &[303, 401], request).await;
+        other.send(workload, Some(node), action, &[303, 401], request).await;
     }
     Some(())
 }
 
 /// Begins a ceremony on a page. Returns its id, and the options for the authenticator.
 async fn begin(
-    world: &World,
+    workload: &Workload,
     browser: &mut Browser,
     node: Option<usize>,
     page: &str,
     path: &str,
 ) -> Option<(String, Value)> {
-    browser.open(world, node, page).await?;
+    browser.open(workload, node, page).await?;
     let request = browser.form(&format!("{path}/options"), &[]);
-    let answer = browser.send(world, node, Action::Other("begin of a passkey"), &[200], request).await;
-    Some((answer.member("ceremony")?, answer.body["options"].clone()))
+    let response = browser.send(workload, node, Action::Other("begin of a passkey"), &[200], request).await;
+    Some((response.member("ceremony")?, response.body["options"].clone()))
 }
 
 /// Sends the credential of a ceremony to these nodes at once. Returns whether one of them accepted it.
 async fn finish(
-    world: &World,
+    workload: &Workload,
     browser: &mut Browser,
     nodes: &[Option<usize>],
     path: &str,
@@ -90,18 +91,23 @@ async fn finish(
     let action = Action::UseOnce(format!("ceremony at {path} {ceremony}"));
     let requests = nodes.iter().map(|node| {
         let request = browser.form(path, &[("ceremony", ceremony), ("credential", credential)]);
-        browser.request(world, *node, action.clone(), &[303, 400, 401, 409], request)
+        browser.request(workload, *node, action.clone(), &[303, 400, 401, 409], request)
     });
     let answers = join_all(requests).await;
-    answers.iter().any(|answer| answer.is(303))
+    answers.iter().any(|response| response.is(303))
 }
 
 /// Removes a passkey, if it was added.
-async fn remove(world: &World, browser: &mut Browser, passkey: &Authenticator, name: &str) -> Option<()> {
+async fn remove(
+    workload: &Workload,
+    browser: &mut Browser,
+    passkey: &Authenticator,
+    name: &str,
+) -> Option<()> {
     for _ in 0..ATTEMPTS {
         let request = browser.form(&format!("{ADD}/remove"), &[("id", &base64url(passkey.id))]);
         let action = Action::Revoke(name.to_owned());
-        if browser.send(world, world.any_target(), action, &[303], request).await.is(303) {
+        if browser.send(workload, workload.any_target(), action, &[303], request).await.is(303) {
             return Some(());
         }
     }

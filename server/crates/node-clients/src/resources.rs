@@ -5,49 +5,49 @@ use serde_json::{Value, json};
 
 use crate::history::Action;
 use crate::nodes::{ClientRequest, NODES};
-use crate::world::World;
+use crate::workload::Workload;
 
 /// Writes versions of a resource at random nodes, and reads each acknowledged version at the other nodes.
-pub async fn write_resource(world: &World, id: &str) {
-    let token = world.token().await;
+pub async fn write_resource(workload: &Workload, id: &str) {
+    let token = workload.token().await;
     for number in 0.. {
-        if world.is_over() {
+        if workload.is_over() {
             break;
         }
-        let node = world.any_node();
+        let node = workload.any_node();
         let request = write(id, &format!("{id} {number}")).bearer(&token);
-        world.ask(node, Action::Write(id.to_owned()), &[200, 201], request).await;
-        join_all([(node + 1) % NODES, (node + 2) % NODES].map(|node| read(world, node, &token, id))).await;
-        world.rest(400).await;
+        workload.ask(node, Action::Write(id.to_owned()), &[200, 201], request).await;
+        join_all([(node + 1) % NODES, (node + 2) % NODES].map(|node| read(workload, node, &token, id))).await;
+        workload.rest(400).await;
     }
 }
 
 /// Writes versions of a resource that other clients write too, on the condition that it was not changed since
 /// it was read.
-pub async fn write_contested(world: &World, worker: usize) {
-    let (token, id) = (world.token().await, "contested");
+pub async fn write_contested(workload: &Workload, worker: usize) {
+    let (token, id) = (workload.token().await, "contested");
     for number in 0.. {
-        if world.is_over() {
+        if workload.is_over() {
             break;
         }
-        world.rest(200).await;
-        let Some(version) = read(world, world.any_node(), &token, id).await else { continue };
+        workload.rest(200).await;
+        let Some(version) = read(workload, workload.any_node(), &token, id).await else { continue };
         let request = write(id, &format!("{worker} {number}")).bearer(&token);
         let request = if version == 0 {
             request.header("if-none-match", "*")
         } else {
             request.header("if-match", &format!("W/\"{version}\""))
         };
-        world.ask(world.any_node(), Action::Write(id.to_owned()), &[200, 201, 412], request).await;
+        workload.ask(workload.any_node(), Action::Write(id.to_owned()), &[200, 201, 412], request).await;
     }
 }
 
 /// Creates resources at several nodes at once, each only if a search finds none. Each second search has no
 /// indexed parameter.
-pub async fn create_once(world: &World) {
-    let token = world.token().await;
+pub async fn create_once(workload: &Workload) {
+    let token = workload.token().await;
     for number in 0.. {
-        if world.is_over() {
+        if workload.is_over() {
             break;
         }
         // No name contains another one.
@@ -60,14 +60,14 @@ pub async fn create_once(world: &World) {
             (json!({ "resourceType": "Location", "name": name }), format!("Location?name:contains={name}"))
         };
         let (kind, condition) = search.split_once('?').unwrap_or_default();
-        join_all(world.several_nodes().into_iter().map(async |node| {
+        join_all(workload.several_nodes().into_iter().map(async |node| {
             let request = ClientRequest::json("POST", &format!("/fhir/R4/{kind}"), &body)
                 .header("if-none-exist", condition)
                 .bearer(&token);
-            world.ask(node, Action::CreateOnce(search.clone()), &[200, 201], request).await;
+            workload.ask(node, Action::CreateOnce(search.clone()), &[200, 201], request).await;
         }))
         .await;
-        world.rest(800).await;
+        workload.rest(800).await;
     }
 }
 
@@ -86,11 +86,11 @@ pub(crate) fn path_of(id: &str) -> String {
 }
 
 /// Reads the newest version of a resource and returns its number; 0 if it does not exist.
-pub(crate) async fn read(world: &World, node: usize, token: &str, id: &str) -> Option<u64> {
+pub(crate) async fn read(workload: &Workload, node: usize, token: &str, id: &str) -> Option<u64> {
     let request = ClientRequest::get(&path_of(id)).bearer(token);
-    let answer = world.ask(node, Action::Read(id.to_owned()), &[200, 404], request).await;
-    match answer.status? {
+    let response = workload.ask(node, Action::Read(id.to_owned()), &[200, 404], request).await;
+    match response.status? {
         404 => Some(0),
-        _ => answer.body["meta"]["versionId"].as_str()?.parse().ok(),
+        _ => response.body["meta"]["versionId"].as_str()?.parse().ok(),
     }
 }

@@ -5,9 +5,9 @@ use serde_json::json;
 use crate::history::Action;
 use crate::nodes::{Answer, ClientRequest};
 use crate::registration::BACKEND;
-use crate::world::World;
+use crate::workload::Workload;
 
-impl World {
+impl Workload {
     /// A new assertion of the back-end client.
     pub fn assertion(&self) -> String {
         let now = self.nodes().time().as_second();
@@ -50,8 +50,8 @@ impl World {
     pub async fn token(&self) -> String {
         loop {
             let (node, assertion) = (self.any_node(), self.assertion());
-            let answer = self.request_token(node, Action::Other("new token"), &assertion, None).await;
-            if let Some(token) = answer.member("access_token") {
+            let response = self.request_token(node, Action::Other("new token"), &assertion, None).await;
+            if let Some(token) = response.member("access_token") {
                 return token;
             }
             self.rest(200).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use node_clients::history::{Affected, FaultSpan};
-use node_clients::{NODES, World};
+use node_clients::{NODES, Workload};
 use turmoil::Sim;
 
 use crate::simulated_nodes::{SimulatedNodes, host_of};
@@ -90,7 +90,7 @@ impl Adversary {
         &mut self,
         sim: &mut Sim<'_>,
         nodes: &SimulatedNodes,
-        world: &World,
+        workload: &Workload,
         links: &[NodeLinks],
     ) -> bool {
         let now = sim.elapsed();
@@ -114,7 +114,7 @@ impl Adversary {
                     begun: event.begin,
                     ended: now,
                 };
-                world.record(|history| history.faults.push(fault));
+                workload.record(|history| history.faults.push(fault));
             }
         }
         self.plan.iter().all(|fault| fault.state == Stage::Over)

@@ -3,16 +3,16 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use node_clients::World;
+use node_clients::Workload;
 use store::{Seq, Store, Versions as _};
 
 /// The changes that a follower has seen.
 pub type SeenChanges = Arc<Mutex<Vec<Seq>>>;
 
 /// Follows the changes through a handle with faults, until the run is over.
-pub async fn follow(world: &World, store: &Store, changes: &SeenChanges) {
+pub async fn follow(workload: &Workload, store: &Store, changes: &SeenChanges) {
     let mut after = Seq::ZERO;
-    while !world.is_over() {
+    while !workload.is_over() {
         tokio::time::sleep(Duration::from_millis(100)).await;
         after = read(store, after, changes).await;
     }

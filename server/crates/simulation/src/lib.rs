@@ -40,7 +40,9 @@ use futures_util::FutureExt as _;
 use futures_util::future::{LocalBoxFuture, join_all};
 use jiff::SignedDuration;
 use node_clients::exports::{ExportFigures, Exports};
-use node_clients::{NODES, Pace, World, aftermath, credentials, families, passkeys, resources, terminology};
+use node_clients::{
+    NODES, Pace, Workload, aftermath, credentials, families, passkeys, resources, terminology,
+};
 use rand::SeedableRng as _;
 use store::shared_memory::SharedMemory;
 use store::{Seq, Store, Versions as _, blocking};
@@ -126,7 +128,7 @@ fn simulate(seed: u64, folder: &Path) -> Result<RunReport> {
     let key = ClientKey::new("backend-1", &mut random);
     let user = (USER.0.to_owned(), USER.1.to_owned());
     let clients = Arc::<SimulatedNodes>::clone(&nodes);
-    let world = Arc::new(World::new(clients, BASE.to_owned(), user, key, PACE, random.fork()));
+    let workload = Arc::new(Workload::new(clients, BASE.to_owned(), user, key, PACE, random.fork()));
     let shared = SharedMemory::default();
     let objects = Arc::default();
     let mut links = Vec::new();
@@ -154,17 +156,17 @@ fn simulate(seed: u64, folder: &Path) -> Result<RunReport> {
         });
         links.push(NodeLinks { store, bucket });
     }
-    let provider = Arc::new(Provider::new(ClientKey::new("provider-1", &mut random), Arc::clone(&world)));
+    let provider = Arc::new(Provider::new(ClientKey::new("provider-1", &mut random), Arc::clone(&workload)));
     for (host, provider) in [("provider", Some(provider)), ("keys", None)] {
-        let world = Arc::clone(&world);
+        let workload = Arc::clone(&workload);
         sim.host(host, move || {
-            let (provider, world) = (provider.clone(), Arc::clone(&world));
-            async move { provider::serve(provider, world).await.map_err(Into::into) }.boxed_local()
+            let (provider, workload) = (provider.clone(), Arc::clone(&workload));
+            async move { provider::serve(provider, workload).await.map_err(Into::into) }.boxed_local()
         });
     }
     let records: Vec<SeenChanges> = (0..2).map(|_| SeenChanges::default()).collect();
     let people_ended = Arc::<AtomicBool>::default();
-    let (people, ended) = (Arc::clone(&world), Arc::clone(&people_ended));
+    let (people, ended) = (Arc::clone(&workload), Arc::clone(&people_ended));
     sim.client(CLIENTS[0], async move {
         let work: [LocalBoxFuture<'_, ()>; 8] = [
             families::use_families(&people, None).boxed_local(),
@@ -181,7 +183,7 @@ fn simulate(seed: u64, folder: &Path) -> Result<RunReport> {
         ended.store(true, Ordering::Relaxed);
         Ok(())
     });
-    let (programs, opened, mut draws) = (Arc::clone(&world), Arc::clone(&nodes), random.fork());
+    let (programs, opened, mut draws) = (Arc::clone(&workload), Arc::clone(&nodes), random.fork());
     let (changes, figures) = (records.clone(), Arc::<Mutex<ExportFigures>>::default());
     let export_figures = Arc::clone(&figures);
     // Each follower has the faults of a node.
@@ -225,23 +227,23 @@ fn simulate(seed: u64, folder: &Path) -> Result<RunReport> {
             Ok(is_done) => is_done,
             Err(error) => {
                 nodes.log_at(sim.elapsed(), &format!("VIOLATION {error}"));
-                world.record(|history| history.violations.push(format!("the simulation failed: {error}")));
+                workload.record(|history| history.violations.push(format!("the simulation failed: {error}")));
                 true
             }
         };
         let now = sim.elapsed();
-        if adversary.is_none() && world.has_begun() {
+        if adversary.is_none() && workload.has_begun() {
             adversary = Some(Adversary::new(&mut random, now, now + fault_time));
         }
         if let Some(adversary) = &mut adversary
-            && adversary.act(&mut sim, &nodes, &world, &links)
+            && adversary.act(&mut sim, &nodes, &workload, &links)
         {
             let since = *calm_since.get_or_insert(now);
             if now - since > CALM {
-                world.end();
+                workload.end();
             }
             if now - since > CALM + END {
-                world.record(|history| history.violations.push("the clients have not ended".to_owned()));
+                workload.record(|history| history.violations.push("the clients have not ended".to_owned()));
                 break;
             }
         }
@@ -250,12 +252,12 @@ fn simulate(seed: u64, folder: &Path) -> Result<RunReport> {
         }
     }
     let figures = *figures.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(report(&nodes, &world, figures))
+    Ok(report(&nodes, &workload, figures))
 }
 
 /// Reads all changes after the run, and compares them with those that the followers have seen.
 async fn check_followers(
-    world: &World,
+    workload: &Workload,
     store: &store::Store,
     follower: &store::Store,
     records: &[SeenChanges],
@@ -273,7 +275,7 @@ async fn check_followers(
         let changes = changes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if changes != all {
             let missing = all.iter().filter(|seq| !changes.contains(seq)).count();
-            world.violation(format!(
+            workload.violation(format!(
                 "a follower has seen {} changes of {}: {missing} missing",
                 changes.len(),
                 all.len()
@@ -282,8 +284,8 @@ async fn check_followers(
     }
 }
 
-fn report(nodes: &SimulatedNodes, world: &World, exports: ExportFigures) -> RunReport {
-    let mut history = world.record(std::mem::take);
+fn report(nodes: &SimulatedNodes, workload: &Workload, exports: ExportFigures) -> RunReport {
+    let mut history = workload.record(std::mem::take);
     let latest = history.apply_rules();
     let kinds = [
         "assertion",

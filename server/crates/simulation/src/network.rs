@@ -32,15 +32,15 @@ pub async fn send(host: &str, request: Request<Bytes>) -> Result<Response<Bytes>
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|_| CallError::Reset)?;
     let connection = tokio::spawn(connection);
-    let answer = async {
-        let answer = sender.send_request(Request::from_parts(parts, Full::new(body))).await;
-        let (head, body) = answer.map_err(|_| CallError::Reset)?.into_parts();
+    let exchange = async {
+        let response = sender.send_request(Request::from_parts(parts, Full::new(body))).await;
+        let (head, body) = response.map_err(|_| CallError::Reset)?.into_parts();
         let body = body.collect().await.map_err(|_| CallError::Reset)?.to_bytes();
         Ok(Response::from_parts(head, body))
     };
-    let answer = answer.await;
+    let response = exchange.await;
     connection.abort();
-    answer
+    response
 }
 
 /// Sends a request, and gives up after [`PATIENCE`].
@@ -59,8 +59,8 @@ impl HttpCaller for SimulatedCaller {
         Box::pin(async move {
             let host =
                 request.uri().host().and_then(|host| host.split('.').next()).unwrap_or_default().to_owned();
-            let answer = send(&host, request).await?;
-            Ok(answer.map(|body| futures_util::stream::once(async { Ok(body) }).boxed()))
+            let response = send(&host, request).await?;
+            Ok(response.map(|body| futures_util::stream::once(async { Ok(body) }).boxed()))
         })
     }
 }

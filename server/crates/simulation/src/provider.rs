@@ -11,7 +11,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use node_clients::World;
+use node_clients::Workload;
 use serde_json::{Value, json};
 use test_parties::ClientKey;
 
@@ -23,14 +23,14 @@ const ISSUER: &str = "https://provider.example";
 /// An identity provider. Each authorization request signs in the same user.
 pub struct Provider {
     key: ClientKey,
-    world: Arc<World>,
+    workload: Arc<Workload>,
     codes: Mutex<BTreeMap<String, String>>,
 }
 
 impl Provider {
     /// A provider with a new key.
-    pub fn new(key: ClientKey, world: Arc<World>) -> Self {
-        Self { key, world, codes: Mutex::default() }
+    pub fn new(key: ClientKey, workload: Arc<Workload>) -> Self {
+        Self { key, workload, codes: Mutex::default() }
     }
 
     fn answer(&self, path: &str, query: &BTreeMap<String, String>) -> Response<Full<Bytes>> {
@@ -47,14 +47,13 @@ impl Provider {
             })),
             "/jwks" => json_answer(&json!({ "keys": [self.key.jwk()] })),
             "/authorize" => {
-                let code = self.world.id();
+                let code = self.workload.id();
                 let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
                 codes.insert(code.clone(), text("nonce").to_owned());
                 let parameters = [("code", code.as_str()), ("state", text("state")), ("iss", ISSUER)];
-                let answer =
-                    form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish();
+                let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish();
                 let mut response = respond(StatusCode::FOUND, "text/plain", "");
-                if let Ok(to) = format!("{}?{answer}", text("redirect_uri")).parse() {
+                if let Ok(to) = format!("{}?{query}", text("redirect_uri")).parse() {
                     response.headers_mut().insert("location", to);
                 }
                 response
@@ -93,14 +92,14 @@ fn json_answer(body: &Value) -> Response<Full<Bytes>> {
 ///
 /// # Errors
 /// An error if the port is in use.
-pub async fn serve(provider: Option<Arc<Provider>>, world: Arc<World>) -> Result<()> {
+pub async fn serve(provider: Option<Arc<Provider>>, workload: Arc<Workload>) -> Result<()> {
     let listener = turmoil::net::TcpListener::bind(("0.0.0.0", PORT)).await?;
     loop {
         let (stream, _) = listener.accept().await?;
-        let (provider, world) = (provider.clone(), Arc::clone(&world));
+        let (provider, workload) = (provider.clone(), Arc::clone(&workload));
         tokio::spawn(async move {
             let service = service_fn(move |request: Request<Incoming>| {
-                let (provider, world) = (provider.clone(), Arc::clone(&world));
+                let (provider, workload) = (provider.clone(), Arc::clone(&workload));
                 async move {
                     let (head, body) = request.into_parts();
                     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
@@ -110,7 +109,7 @@ pub async fn serve(provider: Option<Arc<Provider>>, world: Arc<World>) -> Result
                     parameters.extend(form_urlencoded::parse(&body).into_owned());
                     Ok::<_, Infallible>(match provider {
                         Some(provider) => provider.answer(head.uri.path(), &parameters),
-                        None => json_answer(&json!({ "keys": [world.key.jwk()] })),
+                        None => json_answer(&json!({ "keys": [workload.key.jwk()] })),
                     })
                 }
             });

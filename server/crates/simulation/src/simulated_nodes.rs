@@ -81,9 +81,9 @@ impl Nodes for SimulatedNodes {
             let target = format!("{} {}", request.method(), request.uri());
             let answer = network::send_patiently(&host, request).await.map_err(|error| error.to_string());
             let result = match &answer {
-                Ok(answer) => {
-                    let sum = base64url(&Sha256::digest(answer.body())[..6]);
-                    format!("{} {sum}", answer.status().as_u16())
+                Ok(response) => {
+                    let sum = base64url(&Sha256::digest(response.body())[..6]);
+                    format!("{} {sum}", response.status().as_u16())
                 }
                 Err(error) => error.clone(),
             };
@@ -97,8 +97,9 @@ impl Nodes for SimulatedNodes {
         let request = Request::get(address).body(Bytes::new());
         async move {
             let answer = network::send_patiently("provider", request.ok()?).await.ok();
-            let to = answer
-                .and_then(|answer| Some(answer.headers().get(header::LOCATION)?.to_str().ok()?.to_owned()));
+            let to = answer.and_then(|response| {
+                Some(response.headers().get(header::LOCATION)?.to_str().ok()?.to_owned())
+            });
             self.log(&format!("client -> provider: {}", if to.is_some() { "302" } else { "lost" }));
             to
         }

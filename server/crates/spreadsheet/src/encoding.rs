@@ -45,9 +45,9 @@ pub(crate) fn of(head: &[u8], stated: Option<StatedEncoding>) -> Option<&'static
 pub(crate) fn decode(bytes: &[u8], encoding: &'static Encoding) -> io::Result<Vec<u8>> {
     let (text, _, has_errors) = encoding.decode(bytes);
     if has_errors {
-        let why =
+        let reason =
             format!("the text looks like {}, but is not valid; save it as 'CSV UTF-8'", encoding.name());
-        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
     }
     Ok(text.into_owned().into_bytes())
 }
@@ -88,10 +88,10 @@ impl<R: Read> Utf8Reader<R> {
                 Err(error) if error.error_len().is_none() && !is_end => error.valid_up_to(),
                 Err(error) => {
                     let line = self.line + lines(&self.buffer[..error.valid_up_to()]);
-                    let why = format!(
+                    let reason = format!(
                         "line {line} is not UTF-8; save the file as 'CSV UTF-8', or add --encoding latin1"
                     );
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
                 }
             };
             if is_end {

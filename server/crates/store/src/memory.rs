@@ -191,7 +191,7 @@ impl MemoryEngine {
         let before = state.counters;
         let mut round =
             WriteRound::new(&*state, StoreCounters { seq: reserved.unwrap_or(before.seq), ..before });
-        let answer = decide(&mut round)?;
+        let result = decide(&mut round)?;
         let RoundPuts { versions, confirmed, records, counters } = round.into_puts();
         // A reserved number may be below numbers that other nodes have used since.
         state.counters = StoreCounters { seq: counters.seq.max(before.seq), ..counters };
@@ -240,7 +240,7 @@ impl MemoryEngine {
                 None => state.records.remove(&put.key),
             };
         }
-        Ok(answer)
+        Ok(result)
     }
 }
 

@@ -163,9 +163,9 @@ impl SharedMemoryNode {
     /// Sends a request over the link, performs it, and returns its answer over the link.
     async fn ask<T>(&self, answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         self.link.pass(StoreStep::Request).await?;
-        let answer = answer.await;
+        let result = answer.await;
         self.link.pass(StoreStep::Answer).await?;
-        answer
+        result
     }
 
     /// Notes that this node has heard of a sequence number.

@@ -144,13 +144,13 @@ pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBu
     let width = headings.iter().rposition(|heading| !heading.is_empty()).map_or(0, |last| last + 1);
     headings.truncate(width);
     let (columns, code) =
-        CsvColumn::of(&headings).map_err(|why| ImportError::at_line(&file, above + 1, why))?;
+        CsvColumn::of(&headings).map_err(|reason| ImportError::at_line(&file, above + 1, reason))?;
     for column in &columns {
         if let CsvColumn::Property(code) = column {
             header.property.push(PropertyDefinition { code: code.clone(), ..PropertyDefinition::default() });
         }
     }
-    let mut builder = IndexBuilder::new(&header).map_err(|why| ImportError::in_file(&file, why))?;
+    let mut builder = IndexBuilder::new(&header).map_err(|reason| ImportError::in_file(&file, reason))?;
     let mut row = csv::StringRecord::new();
     let (mut parents, mut orphans) = (Vec::new(), Vec::new());
     while csv.read_record(&mut row).map_err(&line_error)? {
@@ -165,23 +165,23 @@ pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBu
         if row.iter().all(str::is_empty) {
             continue;
         }
-        check_width(&row, width, all).map_err(|why| ImportError::at_line(&file, line, why))?;
+        check_width(&row, width, all).map_err(|reason| ImportError::at_line(&file, line, reason))?;
         let result = add_row(&mut builder, &columns, &row, code);
-        let result = result.map_err(|why| ImportError::at_line(&file, line, why))?;
+        let result = result.map_err(|reason| ImportError::at_line(&file, line, reason))?;
         if result.is_empty() && parents_by_prefix {
             orphans.push(row.get(code).unwrap_or_default().to_owned());
         }
         parents.extend(result.into_iter().map(|parent| (line, parent)));
     }
     for code in orphans {
-        add_parent_by_prefix(&mut builder, &code).map_err(|why| ImportError::in_file(&file, why))?;
+        add_parent_by_prefix(&mut builder, &code).map_err(|reason| ImportError::in_file(&file, reason))?;
     }
     // A parent may follow its children.
     match parents.into_iter().find(|(_, parent)| builder.find_concept(parent).is_none()) {
         Some((line, parent)) => {
-            let why =
+            let reason =
                 format!("the parent '{parent}' is not a code of the file; add it, or leave the cell empty");
-            Err(ImportError::at_line(&file, line, why))
+            Err(ImportError::at_line(&file, line, reason))
         }
         None => Ok(builder),
     }
@@ -275,7 +275,9 @@ fn preamble(file: &str, input: &mut dyn BufRead) -> Result<Preamble, ImportError
         let Some((name, value)) = text.trim_start_matches('#').split_once(':') else { continue };
         // The value may be in the next cell.
         let value = value.trim_start_matches([',', ';', '\t']).trim();
-        preamble.add(name.trim(), value).map_err(|why| ImportError::at_line(file, preamble.lines, why))?;
+        preamble
+            .add(name.trim(), value)
+            .map_err(|reason| ImportError::at_line(file, preamble.lines, reason))?;
     }
     match &preamble.header.url {
         Some(_) => Ok(preamble),

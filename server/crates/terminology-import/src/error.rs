@@ -10,25 +10,25 @@ pub struct ImportError {
     /// Line in the file, from 1.
     pub line: Option<u64>,
     /// Reason for the error, and what to do.
-    pub why: String,
+    pub reason: String,
 }
 
 impl fmt::Display for ImportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
-            Some(line) => write!(f, "{}:{line}: {}", self.file, self.why),
-            None => write!(f, "{}: {}", self.file, self.why),
+            Some(line) => write!(f, "{}:{line}: {}", self.file, self.reason),
+            None => write!(f, "{}: {}", self.file, self.reason),
         }
     }
 }
 
 impl ImportError {
-    pub(crate) fn in_file(file: &str, why: impl fmt::Display) -> Self {
-        Self { file: file.to_owned(), line: None, why: why.to_string() }
+    pub(crate) fn in_file(file: &str, reason: impl fmt::Display) -> Self {
+        Self { file: file.to_owned(), line: None, reason: reason.to_string() }
     }
 
-    pub(crate) fn at_line(file: &str, line: u64, why: impl fmt::Display) -> Self {
-        Self { file: file.to_owned(), line: Some(line), why: why.to_string() }
+    pub(crate) fn at_line(file: &str, line: u64, reason: impl fmt::Display) -> Self {
+        Self { file: file.to_owned(), line: Some(line), reason: reason.to_string() }
     }
 }
 
@@ -42,13 +42,13 @@ pub(crate) fn unreadable(file: &str) -> impl Fn(io::Error) -> ImportError {
 pub(crate) fn unreadable_row(file: &str, before: u64) -> impl Fn(csv::Error) -> ImportError {
     move |error| {
         let line = error.position().map(|index| index.line() + before);
-        let why = match error.kind() {
+        let reason = match error.kind() {
             csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
                 format!("the row has {len} fields, the heading {expected_len}; is a quote not closed?")
             }
             csv::ErrorKind::Utf8 { err, .. } => format!("field {} is not UTF-8", err.field() + 1),
             _ => error.to_string(),
         };
-        ImportError { file: file.to_owned(), line, why }
+        ImportError { file: file.to_owned(), line, reason }
     }
 }

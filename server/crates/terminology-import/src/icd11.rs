@@ -84,7 +84,7 @@ pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBu
     let file = key_file(reader.source).expect("the format was found by this file");
     let language = language_in_name(reader.source);
     let mut builder = IndexBuilder::new(&header(reader, &file, language.as_deref())?)
-        .map_err(|why| ImportError::in_file(&file, why))?;
+        .map_err(|reason| ImportError::in_file(&file, reason))?;
     // The concepts above the current row, the chapter first.
     let mut above: Vec<u32> = Vec::new();
     for_each_headed_row(reader.source, &file, COLUMNS, |row| {
@@ -136,12 +136,12 @@ fn header(
     let row = table.next_row(&mut fields, width)?;
     let uri = row.and_then(|row| (0..width).find_map(|column| Linearization::of_entity(row.get(column))));
     let Linearization { url, name, release } = uri.ok_or_else(|| {
-        let why = format!("no column has the URI of an entity of a release, with {RELEASES} in it");
-        ImportError::at_line(file, 2, why)
+        let reason = format!("no column has the URI of an entity of a release, with {RELEASES} in it");
+        ImportError::at_line(file, 2, reason)
     })?;
     let version = release.or(month).ok_or_else(|| {
-        let why = "no version found: neither the URIs nor the heading 'Version:…' state the release; download the table again";
-        ImportError::in_file(file, why)
+        let reason = "no version found: neither the URIs nor the heading 'Version:…' state the release; download the table again";
+        ImportError::in_file(file, reason)
     })?;
     Ok(ResourceHeader {
         language: language.map(String::from),

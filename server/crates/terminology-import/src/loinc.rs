@@ -89,8 +89,8 @@ pub(super) fn input_files(source: &ReleaseSource) -> Vec<String> {
 /// [`ImportError`] if a table is not valid.
 pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBuilder, ImportError> {
     let version = release_version(reader)?;
-    let mut builder =
-        IndexBuilder::new(&code_system_header(version)).map_err(|why| ImportError::in_file(TERMS, why))?;
+    let mut builder = IndexBuilder::new(&code_system_header(version))
+        .map_err(|reason| ImportError::in_file(TERMS, reason))?;
     read_terms(reader, &mut builder)?;
     read_parts(reader, &mut builder)?;
     read_answers(reader, &mut builder)?;
@@ -285,8 +285,8 @@ fn read_answers(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder) 
             // An external organization defines the list; its answers are not part of LOINC.
             return Ok(());
         }
-        let answer = named_concept(builder, fields[2], fields[3])?;
-        builder.add_subset_member(fields[0], answer)
+        let concept = named_concept(builder, fields[2], fields[3])?;
+        builder.add_subset_member(fields[0], concept)
     })?;
     for_each_row(reader, ANSWER_LINKS, &["LoincNumber", "AnswerListId"], 2, |fields| {
         let Some(term) = builder.find_concept(fields[0]) else { return Ok(()) };

@@ -52,15 +52,15 @@ pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBu
     })?;
     let (version, language) = stated;
     if version.is_empty() {
-        let why = "no version found: the first field must state it, such as 27.1; copy the file again";
-        return Err(ImportError::in_file(RELEASE, why));
+        let reason = "no version found: the first field must state it, such as 27.1; copy the file again";
+        return Err(ImportError::in_file(RELEASE, reason));
     }
     let header = ResourceHeader {
         language: language_tag(&language).map(String::from),
         property: vec![property("level", "string"), property("primarySOC", "code")],
         ..release_header(URL, &version, "MedDRA", "Medical Dictionary for Regulatory Activities")
     };
-    let mut builder = IndexBuilder::new(&header).map_err(|why| ImportError::in_file(RELEASE, why))?;
+    let mut builder = IndexBuilder::new(&header).map_err(|reason| ImportError::in_file(RELEASE, reason))?;
     for (level, file, width) in LEVELS {
         for_each_row(reader, file, width, |row| {
             let (number, is_new) = builder.add_concept(row.get(0))?;
@@ -142,7 +142,7 @@ fn for_each_row(
             )),
             _ => row(fields),
         };
-        read.map_err(|why| table.line_error(why))?;
+        read.map_err(|reason| table.line_error(reason))?;
     }
     Ok(())
 }

@@ -57,15 +57,15 @@ pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBu
         .map(|name| reader.source.file_named(name).expect("the format was found by these files"));
     let version = reader.stated.version.clone().or_else(|| version_in_names(reader.source));
     let version = version.ok_or_else(|| {
-        let why = "no version found: the directory states none; name its date with --version, such as --version 20260105";
-        ImportError::in_file(&reader.source.path().display().to_string(), why)
+        let reason = "no version found: the directory states none; name its date with --version, such as --version 20260105";
+        ImportError::in_file(&reader.source.path().display().to_string(), reason)
     })?;
     let names = PROPERTIES.iter().map(|(_, name)| *name).chain(["package"]);
     let header = ResourceHeader {
         property: names.map(|name| property(name, "string")).collect(),
         ..release_header(URL, &version, "NDC", "National Drug Code directory")
     };
-    let mut builder = IndexBuilder::new(&header).map_err(|why| ImportError::in_file(&products, why))?;
+    let mut builder = IndexBuilder::new(&header).map_err(|reason| ImportError::in_file(&products, reason))?;
     let mut names: HashMap<String, String> = HashMap::new();
     read_products(reader, &products, &mut builder, &mut names)?;
     for_each_headed_row(

@@ -70,7 +70,8 @@ pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBu
         property: texts.chain([property("Maps to", "code")]).collect(),
         ..release_header(URL, &version, "OMOP", "OMOP concepts")
     };
-    let mut builder = IndexBuilder::new(&header).map_err(|why| ImportError::in_file(CONCEPTS.file, why))?;
+    let mut builder =
+        IndexBuilder::new(&header).map_err(|reason| ImportError::in_file(CONCEPTS.file, reason))?;
     for_each_row(reader, &CONCEPTS, |[id, name, rest @ .., invalid]| {
         let (number, is_new) = builder.add_concept(id)?;
         if !is_new {
@@ -116,8 +117,8 @@ fn release_version(reader: &mut ReleaseReader<'_, '_>) -> Result<String, ImportE
         Ok(())
     })?;
     version.ok_or_else(|| {
-        let why = format!("no version found: the vocabulary '{OF_RELEASE}' must state that of the release; download it again");
-        ImportError::in_file(VOCABULARIES.file, why)
+        let reason = format!("no version found: the vocabulary '{OF_RELEASE}' must state that of the release; download it again");
+        ImportError::in_file(VOCABULARIES.file, reason)
     })
 }
 

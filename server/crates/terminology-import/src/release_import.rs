@@ -37,13 +37,13 @@ pub(crate) fn read_release<'m>(
     let mut reader = ReleaseReader { source, dependencies, stated };
     let index = match format.read {
         ReadRelease::Build(read) => {
-            read(&mut reader)?.finish().map_err(|why| ImportError::in_file(&name, why))?
+            read(&mut reader)?.finish().map_err(|reason| ImportError::in_file(&name, reason))?
         }
         ReadRelease::Load(read) => read(&mut reader)?,
     };
     if let Some(cycle) = index.cycle() {
-        let why = format!("the hierarchy has a cycle: {}", cycle.join(" > "));
-        return Err(ImportError::in_file(&name, why));
+        let reason = format!("the hierarchy has a cycle: {}", cycle.join(" > "));
+        return Err(ImportError::in_file(&name, reason));
     }
     Ok(ImportedRelease { index, format: format.name })
 }

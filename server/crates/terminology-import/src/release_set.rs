@@ -174,7 +174,7 @@ fn package_dependencies(
     match &inspections[of] {
         Ok(ReleaseInspection::Rf2Package(_)) => find_dependencies(of, &packages)
             .map(|dependencies| dependencies.into_iter().map(|index| paths[index].clone()).collect())
-            .map_err(|why| ImportError::in_file(&paths[of].display().to_string(), why)),
+            .map_err(|reason| ImportError::in_file(&paths[of].display().to_string(), reason)),
         Ok(_) => Ok(Vec::new()),
         Err(error) => Err(error.clone()),
     }
@@ -248,7 +248,7 @@ mod tests {
         let packages: Vec<_> = packages.iter().map(Some).collect();
         match (find_dependencies(of, &packages), expected) {
             (Ok(dependencies), Ok(expected)) => assert_eq!(dependencies, expected),
-            (Err(why), Err(expected)) => assert!(why.contains(expected), "{why}"),
+            (Err(reason), Err(expected)) => assert!(reason.contains(expected), "{reason}"),
             (dependencies, _) => panic!("unexpected result: {dependencies:?}"),
         }
     }

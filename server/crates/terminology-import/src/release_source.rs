@@ -52,8 +52,8 @@ impl<'m> ReleaseSource<'m> {
         let is_workbook = spreadsheet::is_workbook(&path.to_string_lossy());
         if file.fill_buf()?.starts_with(b"PK\x03\x04") && !is_workbook {
             let torn = |error: ZipError| {
-                let why = format!("the zip archive cannot be read ({error}); copy it again");
-                io::Error::new(io::ErrorKind::InvalidData, why)
+                let reason = format!("the zip archive cannot be read ({error}); copy it again");
+                io::Error::new(io::ErrorKind::InvalidData, reason)
             };
             let pass = SourceProgress::default();
             let archive = ZipArchive::new(pass.counting_reader(file)).map_err(torn)?;

@@ -58,7 +58,8 @@ pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBu
         property: ["TTY", "STY", "SAB"].map(property).to_vec(),
         ..release_header(URL, &version, "RxNorm", "RxNorm")
     };
-    let mut builder = IndexBuilder::new(&header).map_err(|why| ImportError::in_file(CONCEPTS.0, why))?;
+    let mut builder =
+        IndexBuilder::new(&header).map_err(|reason| ImportError::in_file(CONCEPTS.0, reason))?;
     read_concepts(reader, &mut builder)?;
     read_relationships(reader, &mut builder)?;
     read_semantic_types(reader, &mut builder)?;
@@ -75,7 +76,7 @@ fn for_each_row(
     if let Some(file) = find_file(reader.source, of) {
         let mut table = DelimitedTable::open(reader.source, &file, '|')?;
         while table.next_row(&mut fields, of.1 + 1)?.is_some() {
-            row(&fields).map_err(|why| table.line_error(why))?;
+            row(&fields).map_err(|reason| table.line_error(reason))?;
         }
     }
     Ok(())

@@ -49,8 +49,8 @@ impl<'s> DelimitedTable<'s> {
     }
 
     /// An error in the current line.
-    pub fn line_error(&self, why: impl std::fmt::Display) -> ImportError {
-        ImportError::at_line(&self.name, self.line, why)
+    pub fn line_error(&self, reason: impl std::fmt::Display) -> ImportError {
+        ImportError::at_line(&self.name, self.line, reason)
     }
 
     /// The fields of the next line that is not empty.
@@ -175,7 +175,7 @@ pub(super) fn for_each_headed_row<const N: usize>(
         };
     }
     while table.next_row(&mut fields, width)?.is_some() {
-        row(positions.map(|position| fields.get(position))).map_err(|why| table.line_error(why))?;
+        row(positions.map(|position| fields.get(position))).map_err(|reason| table.line_error(reason))?;
     }
     Ok(())
 }
@@ -266,9 +266,9 @@ impl<'s> CsvTable<'s> {
             let more =
                 self.csv.read_record(&mut record).map_err(unreadable_row(&self.name, self.uncounted))?;
             if let Some(line) = self.quotes.unclosed() {
-                let why =
+                let reason =
                     "the quote that begins in this line is not closed; the file is corrupt, copy it again";
-                return Err(ImportError::at_line(&self.name, line, why));
+                return Err(ImportError::at_line(&self.name, line, reason));
             }
             if !more {
                 return Ok(());
@@ -276,7 +276,7 @@ impl<'s> CsvTable<'s> {
             let fields: Vec<&str> =
                 self.columns.iter().map(|column| record.get(*column).unwrap_or_default().trim()).collect();
             let column = record.position().map_or(0, csv::Position::line) + self.uncounted;
-            row(&fields).map_err(|why| ImportError::at_line(&self.name, column, why))?;
+            row(&fields).map_err(|reason| ImportError::at_line(&self.name, column, reason))?;
         }
     }
 }

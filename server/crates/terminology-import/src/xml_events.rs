@@ -35,7 +35,7 @@ pub(super) fn for_each_event(
         buffer.clear();
         let event = xml.read_event_into(&mut buffer);
         let line = xml.get_ref().line;
-        let line_error = |why: String| ImportError::at_line(file, line, why);
+        let line_error = |reason: String| ImportError::at_line(file, line, reason);
         let name = match event.map_err(|error| line_error(error.to_string()))? {
             Event::Eof if depth == 0 => return Ok(()),
             Event::Eof => {

@@ -37,8 +37,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     parameters.push_code("codeB", b);
     let input = OperationInput::from_body(&parameters);
     let now = "2026-01-01T00:00:00Z";
-    let answer = terminology.run(TerminologyOperation::Subsumes, OperationLevel::Type, input, now)?;
-    let outcome = answer.into_parameters().ok_or("$subsumes returns Parameters")?;
+    let response = terminology.run(TerminologyOperation::Subsumes, OperationLevel::Type, input, now)?;
+    let outcome = response.into_parameters().ok_or("$subsumes returns Parameters")?;
     println!("{a} and {b}: {}", outcome.text("outcome").unwrap_or("no outcome"));
 
     for problem in terminology.problems() {

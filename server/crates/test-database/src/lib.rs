@@ -286,20 +286,20 @@ impl TestDatabase {
         self.tell(&format!("set {line}"), "set")
     }
 
-    fn tell(&self, command: &str, answer: &str) -> io::Result<()> {
+    fn tell(&self, command: &str, reply: &str) -> io::Result<()> {
         let mut shell = self.shell.lock().unwrap_or_else(PoisonError::into_inner);
         writeln!(shell.commands, "{command}")?;
-        shell.expect(answer).map(drop)
+        shell.expect(reply).map(drop)
     }
 }
 
 impl Shell {
     /// Reads an answer and returns its second word, which may be missing.
-    fn expect(&mut self, answer: &str) -> io::Result<String> {
+    fn expect(&mut self, reply: &str) -> io::Result<String> {
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
         let mut words = line.split_whitespace();
-        if words.next() == Some(answer) {
+        if words.next() == Some(reply) {
             return Ok(words.next().unwrap_or_default().to_owned());
         }
         Err(io::Error::other(format!("PostgreSQL did not start or stop: '{}'", line.trim())))

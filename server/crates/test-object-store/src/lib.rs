@@ -164,9 +164,9 @@ fn lock(state: &Mutex<ServerState>) -> MutexGuard<'_, ServerState> {
 async fn accept(listener: tokio::net::TcpListener, service: S3Service, state: Arc<Mutex<ServerState>>) {
     while let Ok((socket, _)) = listener.accept().await {
         let (service, state) = (service.clone(), Arc::clone(&state));
-        let answer = service_fn(move |request| answer(service.clone(), Arc::clone(&state), request));
+        let response = service_fn(move |request| answer(service.clone(), Arc::clone(&state), request));
         let mut http = hyper::server::conn::http1::Builder::new();
-        let connection = http.timer(TokioTimer::new()).serve_connection(TokioIo::new(socket), answer);
+        let connection = http.timer(TokioTimer::new()).serve_connection(TokioIo::new(socket), response);
         tokio::spawn(async move { drop(connection.await) });
     }
 }

@@ -93,8 +93,8 @@ impl Command for Add {
         clients.add_client(&client, call.now()).await?;
         let added = clients.versioned_client(&client_id, call.now()).await?;
         let added = added.ok_or_else(|| ChangeClientError::Unknown(client_id.clone()))?;
-        let answer = changed(call, format!("added client {client_id}"), &added, secret.as_deref()).await?;
-        Ok(RecordAnswer { location: Some(format!("clients/{client_id}")), ..answer }.into())
+        let record = changed(call, format!("added client {client_id}"), &added, secret.as_deref()).await?;
+        Ok(RecordAnswer { location: Some(format!("clients/{client_id}")), ..record }.into())
     }
 }
 
@@ -151,8 +151,8 @@ impl Command for Show {
 
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
         let VersionedClient { client, revision } = read_client(call, &self.client_id).await?;
-        let answer = RecordAnswer::pretty(ShownClient::new(&client, call.now()));
-        Ok(RecordAnswer { revision: Some(revision), ..answer }.into())
+        let record = RecordAnswer::pretty(ShownClient::new(&client, call.now()));
+        Ok(RecordAnswer { revision: Some(revision), ..record }.into())
     }
 }
 
@@ -177,8 +177,8 @@ impl Command for Change {
         let clients = &call.services.identity.clients;
         let (client, secret) =
             clients.change_client(&client_id, call.revision, &members.members, call.now()).await?;
-        let answer = changed(call, format!("changed client {client_id}"), &client, secret.as_deref()).await?;
-        Ok(answer.into())
+        let record = changed(call, format!("changed client {client_id}"), &client, secret.as_deref()).await?;
+        Ok(record.into())
     }
 }
 

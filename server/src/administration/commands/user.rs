@@ -117,8 +117,8 @@ impl Command for Add {
         let sub = users.add_user(user, call.now()).await?.sub;
         let added = users.versioned_user(&sub, call.now()).await?.ok_or(ChangeUserError::Unknown)?;
         let text = format!("added user {} (sub {sub})", added.user.username);
-        let answer = changed(call, text, &added).await?;
-        Ok(RecordAnswer { location: Some(format!("users/{sub}")), ..answer }.into())
+        let record = changed(call, text, &added).await?;
+        Ok(RecordAnswer { location: Some(format!("users/{sub}")), ..record }.into())
     }
 }
 

@@ -93,10 +93,10 @@ async fn answer(
             ClosureCall::Add(codings) => ClosureRequest::Add(codings),
             ClosureCall::Since(version) => ClosureRequest::Since(*version),
         };
-        let answer = terminology.closure(&name, &table, request, now, budget);
-        let length = answer.as_ref().map_or(0, |(_, map)| map.get().len());
+        let response = terminology.closure(&name, &table, request, now, budget);
+        let length = response.as_ref().map_or(0, |(_, map)| map.get().len());
         memory.hold_now(length)?;
-        Ok::<_, BudgetExhausted>((answer, memory))
+        Ok::<_, BudgetExhausted>((response, memory))
     };
     let (answer, memory) = Box::pin(context.app.capacity.questions.run(execute)).await??;
     let (table, map): (ClosureTable, Box<RawValue>) =

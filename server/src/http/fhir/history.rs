@@ -43,7 +43,7 @@ impl HistoryPage {
             if name != "_since" {
                 return Err(bad_parameter(name, "not supported; a history takes _count and _since"));
             }
-            since = Some(fhir::instant::parse(value).map_err(|why| bad_parameter(name, &why))?);
+            since = Some(fhir::instant::parse(value).map_err(|reason| bad_parameter(name, &reason))?);
         }
         let limit = PageLimit { count: page.count.max(1), ..PageLimit::default() };
         Ok(Self { page, since, before, limit })

@@ -174,7 +174,7 @@ impl IncludeReader<'_> {
             let searches = include.searches(&targets).into_iter().enumerate();
             for (position, search) in searches.skip(std::mem::take(&mut first_search)) {
                 let filter = TypeFilter::read(&search, &context.app.address.fhir_base, context.now)
-                    .map_err(|why| bad_parameter("_revinclude", &why))?;
+                    .map_err(|reason| bad_parameter("_revinclude", &reason))?;
                 loop {
                     if self.is_full(page) {
                         page.next = Some(IncludePosition::Referrers(number, position, cursor));

@@ -49,8 +49,8 @@ pub async fn missing_scope(
         );
         return Problem::insufficient_scope(&text, None);
     }
-    let why = explain(access, client.as_ref(), &name, of_scope);
-    let text = format!("the request needs a scope such as {name}: {why}; the token has {has}");
+    let reason = explain(access, client.as_ref(), &name, of_scope);
+    let text = format!("the request needs a scope such as {name}: {reason}; the token has {has}");
     // A user cannot get a system/ scope by a new authorization request.
     let is_available = access.user.is_none() || of_scope != ScopeContext::System;
     Problem::insufficient_scope(&text, is_available.then_some(&*name))

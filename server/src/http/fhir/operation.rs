@@ -83,7 +83,7 @@ impl OperationCall<'_> {
             .caller(self.caller)
             .budget(budget);
         let answer = context.app.terminology.run(self.operation, level, input, context.now);
-        answer.map(|answer| answer.to_json()).map_err(CallError::Terminology)
+        answer.map(|response| response.to_json()).map_err(CallError::Terminology)
     }
 }
 
@@ -127,13 +127,13 @@ pub async fn answer_operation(
         let call = OperationCall { context, caller: &caller, operation, id: id.as_deref(), parameters };
         match call.execute(&Budget::inline()) {
             // So few bytes need no reservation.
-            Ok(answer) if answer.len() <= UNRESERVED_BYTES => {
-                return Ok(reply::body(StatusCode::OK, reply::FHIR_JSON, answer));
+            Ok(response) if response.len() <= UNRESERVED_BYTES => {
+                return Ok(reply::body(StatusCode::OK, reply::FHIR_JSON, response));
             }
-            Ok(answer) => {
+            Ok(response) => {
                 let mut memory = AnswerMemory::new(context, access.as_deref());
-                memory.hold_now(answer.len())?;
-                return Ok(reply::body(StatusCode::OK, reply::FHIR_JSON, memory.attach(answer)));
+                memory.hold_now(response.len())?;
+                return Ok(reply::body(StatusCode::OK, reply::FHIR_JSON, memory.attach(response)));
             }
             Err(error) if !error.exceeds_inline_budget() => return Err(error.into()),
             Err(_) => {}
@@ -146,10 +146,10 @@ pub async fn answer_operation(
         let context = &pooled_context;
         let parameters = received(context, body.as_ref());
         let call = OperationCall { context, caller: &caller, operation, id: id.as_deref(), parameters };
-        let answer = call.execute(budget);
+        let response = call.execute(budget);
         // Still in the pool, so that few answers exist that are not counted.
-        memory.hold_now(answer.as_ref().map_or(0, Vec::len))?;
-        Ok::<_, BudgetExhausted>((answer, memory))
+        memory.hold_now(response.as_ref().map_or(0, Vec::len))?;
+        Ok::<_, BudgetExhausted>((response, memory))
     };
     // Boxed, because few requests need the memory of this future.
     let (answer, memory) = Box::pin(context.app.capacity.questions.run(execute)).await??;
@@ -180,10 +180,10 @@ pub async fn answer_bundle(
     let execute = move |budget: &Budget<'_>| {
         let mut answers = Vec::with_capacity(operations.len());
         for entry in &operations {
-            let answer = execute_entry(&pooled_context, &caller, entry, budget);
+            let response = execute_entry(&pooled_context, &caller, entry, budget);
             // An answer is copied when it becomes an entry of the Bundle, and an outcome is written twice.
-            memory.hold_now(2 * answer.as_ref().map_or(OUTCOME_BYTES, Vec::len))?;
-            answers.push(answer);
+            memory.hold_now(2 * response.as_ref().map_or(OUTCOME_BYTES, Vec::len))?;
+            answers.push(response);
         }
         Ok::<_, BudgetExhausted>((answers, memory))
     };

@@ -69,14 +69,14 @@ impl SearchPage {
         let mut ignored = Vec::new();
         self.rest.retain(|(name, value)| {
             let parameter = [(name.clone(), value.clone())];
-            let why = match is_result_parameter(name) {
+            let fault = match is_result_parameter(name) {
                 true => None,
                 false => supported_filter(context, kind, &parameter).err(),
             };
             let warning =
-                |why| Issue::new(Severity::Warning, IssueCode::NotSupported, format!("ignored: {why}"));
-            ignored.extend(why.as_ref().map(warning));
-            why.is_none()
+                |reason| Issue::new(Severity::Warning, IssueCode::NotSupported, format!("ignored: {reason}"));
+            ignored.extend(fault.as_ref().map(warning));
+            fault.is_none()
         });
         ignored
     }
@@ -99,7 +99,7 @@ fn parse_filter(
     rest: &[(String, String)],
 ) -> Result<TypeFilter, Problem> {
     supported_filter(context, kind, rest)
-        .map_err(|why| Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::NotSupported, why))
+        .map_err(|reason| Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::NotSupported, reason))
 }
 
 /// Parses the search parameters of a type, or returns what is not supported.

@@ -48,7 +48,8 @@ impl SearchResultOptions {
         let mut elements = Vec::new();
         let mut summary = None;
         for (name, value) in query {
-            let not_supported = |why| Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::NotSupported, why);
+            let not_supported =
+                |reason| Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::NotSupported, reason);
             match name {
                 "_summary" => match value {
                     "true" => summary = Some(Summary::Summary),
@@ -62,7 +63,7 @@ impl SearchResultOptions {
                 },
                 "_elements" => {
                     for element in value.split(',').filter(|element| !element.is_empty()) {
-                        check_element(element).map_err(|why| bad_parameter("_elements", &why))?;
+                        check_element(element).map_err(|reason| bad_parameter("_elements", &reason))?;
                         elements.push(element.to_owned());
                     }
                 }
@@ -108,6 +109,6 @@ impl SearchResultOptions {
     }
 }
 
-pub(super) fn bad_parameter(parameter: &str, why: &str) -> Problem {
-    Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, format!("parameter '{parameter}': {why}"))
+pub(super) fn bad_parameter(parameter: &str, reason: &str) -> Problem {
+    Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, format!("parameter '{parameter}': {reason}"))
 }

@@ -18,8 +18,8 @@ pub fn redirect_error(to: &AuthorizationReply, error: ErrorCode, description: Op
 }
 
 /// The response that makes the browser deliver an answer to the client.
-pub(super) fn answer_response(answer: AuthorizationAnswer) -> Response {
-    match answer {
+pub(super) fn answer_response(response: AuthorizationAnswer) -> Response {
+    match response {
         AuthorizationAnswer::Redirect(to) => redirect_found(&to),
         AuthorizationAnswer::Form { to, fields } => pages::form_post::show_form(&to, &fields),
     }

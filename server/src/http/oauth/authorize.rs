@@ -129,7 +129,7 @@ async fn take_next_step(
             let grant = identity.authorization.grant_request(&request, *ready, context.now).await?;
             end_interaction(context, &interaction).await;
             return Ok(match grant {
-                Some(answer) => answer_response(answer),
+                Some(response) => answer_response(response),
                 None => redirect_error(&request.reply, ErrorCode::InvalidRequest, None),
             });
         }

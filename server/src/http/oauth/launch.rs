@@ -79,8 +79,8 @@ pub async fn create_launch(context: &RequestContext, body: &mut RequestBody) -> 
         need_patient_banner: new.need_patient_banner,
     };
     let id = identity.authorization.create_launch(&launch, context.now).await?;
-    let answer = json!({ "launch": id, "expires_in": lifetimes::LAUNCH.as_secs() });
-    Ok(reply::no_store(reply::json(StatusCode::CREATED, &answer)))
+    let response = json!({ "launch": id, "expires_in": lifetimes::LAUNCH.as_secs() });
+    Ok(reply::no_store(reply::json(StatusCode::CREATED, &response)))
 }
 
 /// Checks the further resources of a context (SMART App Launch 2.2, `fhirContext`). The patient and the

@@ -16,7 +16,7 @@ pub async fn push_request(context: &RequestContext, body: &mut RequestBody) -> R
     let identity = &context.app.identity;
     let jkt = verify_proof(context).await?;
     let request_uri = identity.authorization.push_request(&form, &client, jkt, context.now).await?;
-    let answer =
+    let response =
         json!({ "request_uri": request_uri, "expires_in": identity::lifetimes::PUSHED_REQUEST.as_secs() });
-    Ok(reply::no_store(reply::json(StatusCode::CREATED, &answer)))
+    Ok(reply::no_store(reply::json(StatusCode::CREATED, &response)))
 }

@@ -54,8 +54,8 @@ pub fn terminology_status(error: &TxError) -> StatusCode {
 }
 
 /// The response to a terminology question that was not run.
-pub(super) fn question_rejected(why: QuestionRejected) -> Response {
-    retry_later(match why {
+pub(super) fn question_rejected(reason: QuestionRejected) -> Response {
+    retry_later(match reason {
         QuestionRejected::Full => "too many long terminology requests are waiting; try again later",
         QuestionRejected::Stopping => "the server is stopping; try again later",
     })
@@ -207,8 +207,8 @@ pub(super) fn file_error(error: &FileError) -> Response {
             let response = fhir_error(StatusCode::SERVICE_UNAVAILABLE, IssueCode::Transient, text);
             return reply::with_static(response, header::RETRY_AFTER, "5");
         }
-        FileError::BadAddress { why } => {
-            let text = format!("the URL is not valid: {why}; read the manifest again for a new one");
+        FileError::BadAddress { reason } => {
+            let text = format!("the URL is not valid: {reason}; read the manifest again for a new one");
             return fhir_error(StatusCode::FORBIDDEN, IssueCode::Forbidden, text);
         }
         FileError::Store(error) => return store_error(Dialect::Fhir, error),

@@ -107,9 +107,9 @@ impl AuditDelivery {
             let count = batch.lines.len();
             match sender.destination.send(&batch.lines).await {
                 Ok(Delivered { rejected }) => {
-                    let (rejected, why) = rejected.unwrap_or_default();
+                    let (rejected, reason) = rejected.unwrap_or_default();
                     if rejected > 0 {
-                        tracing::error!(rejected, why, "the destination does not keep all audit events");
+                        tracing::error!(rejected, reason, "the destination does not keep all audit events");
                     }
                     counts.sent.fetch_add((count as u64).saturating_sub(rejected), Ordering::Relaxed);
                     counts.rejected.fetch_add(rejected, Ordering::Relaxed);
@@ -120,8 +120,8 @@ impl AuditDelivery {
                     continue;
                 }
                 // The next attempt would be refused too, and nothing after this event could be sent.
-                Err(DeliveryError::Refused(why)) if !queue.refuses => {
-                    tracing::error!(why, "the destination refuses an audit event; it stays in the files");
+                Err(DeliveryError::Refused(reason)) if !queue.refuses => {
+                    tracing::error!(reason, "the destination refuses an audit event; it stays in the files");
                     counts.rejected.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(error) => return Err(error),

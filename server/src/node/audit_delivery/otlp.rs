@@ -45,16 +45,16 @@ impl Collector {
         let request = request.body(Bytes::from(body(&self.node, lines).to_string()));
         let request =
             request.map_err(|error| DeliveryError::failed(format!("the request is invalid: {error}")))?;
-        let answer = tokio::time::timeout(TIMEOUT, async {
-            let answer = self.http.send(request).await.map_err(DeliveryError::failed)?;
-            let (head, mut pieces) = answer.into_parts();
+        let response = tokio::time::timeout(TIMEOUT, async {
+            let response = self.http.send(request).await.map_err(DeliveryError::failed)?;
+            let (head, mut pieces) = response.into_parts();
             let mut text = Vec::new();
             while let Some(piece) = pieces.try_next().await.map_err(DeliveryError::failed)? {
                 text.extend_from_slice(&piece[..piece.len().min(MAX_ANSWER - text.len())]);
             }
             Ok((head, text))
         });
-        let (head, text) = answer
+        let (head, text) = response
             .await
             .map_err(|_| DeliveryError::failed(format!("no answer within {} s", TIMEOUT.as_secs())))??;
         if head.status.is_success() {
@@ -74,9 +74,9 @@ impl Collector {
 }
 
 /// The number of records that the collector does not keep, and its reason (`partial_success`).
-fn rejected(answer: &[u8]) -> Option<(u64, String)> {
-    let answer: Value = serde_json::from_slice(answer).ok()?;
-    let partial = &answer["partialSuccess"];
+fn rejected(body: &[u8]) -> Option<(u64, String)> {
+    let response: Value = serde_json::from_slice(body).ok()?;
+    let partial = &response["partialSuccess"];
     // A number of 64 bits is a string in the JSON form of Protocol Buffers, but not everyone writes it so.
     let count = &partial["rejectedLogRecords"];
     let count = count.as_u64().or_else(|| count.as_str()?.parse().ok())?;
@@ -149,7 +149,7 @@ mod tests {
             ),
             (r#"{"partialSuccess":{"rejectedLogRecords":3}}"#, Some((3, "without a reason"))),
         ] {
-            let expected = expected.map(|(count, why)| (count, why.to_owned()));
+            let expected = expected.map(|(count, reason)| (count, reason.to_owned()));
             assert_eq!(rejected(answer.as_bytes()), expected, "{answer}");
         }
     }

@@ -19,11 +19,11 @@ async fn a_form_with_very_many_parameters_is_rejected() {
         for _ in 0..size(2, 50) {
             let request = client.post(format!("{}/oauth2/{endpoint}", server.base()));
             let request = request.header("content-type", "application/x-www-form-urlencoded");
-            let answer = request.body(form.to_owned()).send().await.unwrap();
-            assert_eq!(answer.status(), 400, "{endpoint}");
-            let answer: Value = answer.json().await.unwrap();
-            assert_eq!(answer["error"], "invalid_request");
-            assert_eq!(answer["error_description"], "the request has more than 100 parameters");
+            let response = request.body(form.to_owned()).send().await.unwrap();
+            assert_eq!(response.status(), 400, "{endpoint}");
+            let response: Value = response.json().await.unwrap();
+            assert_eq!(response["error"], "invalid_request");
+            assert_eq!(response["error_description"], "the request has more than 100 parameters");
         }
         report(
             &format!("form with 64 KiB of names at {endpoint}"),
@@ -42,12 +42,12 @@ async fn one_address_cannot_fill_the_store_with_pending_requests() {
     for _ in 0..7 {
         let form = [("client_id", device), ("scope", "openid")];
         let request = client.post(format!("{}/oauth2/device_authorization", server.base())).form(&form);
-        let answer = request.send().await.unwrap();
-        if answer.status() == 429 {
-            let wait: u64 = answer.headers()["retry-after"].to_str().unwrap().parse().unwrap();
+        let response = request.send().await.unwrap();
+        if response.status() == 429 {
+            let wait: u64 = response.headers()["retry-after"].to_str().unwrap().parse().unwrap();
             assert!((1..=600).contains(&wait));
         }
-        statuses.push(answer.status().as_u16());
+        statuses.push(response.status().as_u16());
     }
     assert_eq!(statuses, [200, 200, 200, 200, 200, 429, 429]);
 }

@@ -38,8 +38,8 @@ async fn sign_in_and_writes_continue_during_a_flood_of_idle_connections() {
         let group =
             json!({ "resourceType": "Group", "id": format!("g{n}"), "type": "person", "actual": true });
         let request = server.client().put(format!("{}/Group/g{n}", server.fhir())).bearer_auth(token);
-        let answer = request.header("content-type", "application/fhir+json").body(group.to_string());
-        assert_eq!(answer.send().await.unwrap().status(), 201);
+        let response = request.header("content-type", "application/fhir+json").body(group.to_string());
+        assert_eq!(response.send().await.unwrap().status(), 201);
     }
     report("10 tokens and writes beside a flood under ulimit -n 300", format!("{:?}", started.elapsed()));
     // The server must have closed most connections of the flood.
@@ -77,8 +77,8 @@ async fn a_stop_under_load_resets_no_request() {
                         let request =
                             if n % 2 == 0 { request } else { request.header("connection", "close") };
                         match request.send().await {
-                            Ok(answer) => {
-                                assert_eq!(answer.status(), 200);
+                            Ok(response) => {
+                                assert_eq!(response.status(), 200);
                                 answered += 1;
                             }
                             // The connection is refused after the listener was closed. Any other error means
@@ -94,9 +94,9 @@ async fn a_stop_under_load_resets_no_request() {
         assert_eq!(probe.get(format!("{base}/health/ready")).send().await.unwrap().status(), 200);
         stop.send(true).unwrap();
         server.signal("TERM");
-        let answer = probe.get(format!("{base}/health/ready")).send().await;
+        let probe_result = probe.get(format!("{base}/health/ready")).send().await;
         // The server still accepts connections, and reports that it is not ready.
-        assert!(answer.is_ok_and(|answer| answer.status() == 503 || answer.status() == 200));
+        assert!(probe_result.is_ok_and(|response| response.status() == 503 || response.status() == 200));
         let mut answered = 0;
         for client in clients {
             answered += client.await.unwrap();

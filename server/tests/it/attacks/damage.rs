@@ -128,9 +128,9 @@ async fn answers(server: &Server, old: &[String]) -> Result<Vec<Vec<u8>>, String
     let client = server.try_client().map_err(|error| error.to_string())?;
     let get = async |url: &str, token: &str, coding: &str| -> Result<Vec<u8>, String> {
         let request = client.get(url).bearer_auth(token).header("accept-encoding", coding);
-        let answer = request.send().await.map_err(|error| error.to_string())?;
-        let status = answer.status().as_u16();
-        let body = answer.bytes().await.map_err(|error| error.to_string())?;
+        let response = request.send().await.map_err(|error| error.to_string())?;
+        let status = response.status().as_u16();
+        let body = response.bytes().await.map_err(|error| error.to_string())?;
         match status {
             200 => Ok(body.to_vec()),
             500..=599 => Err(format!("{url}: {status}")),
@@ -148,11 +148,11 @@ async fn answers(server: &Server, old: &[String]) -> Result<Vec<Vec<u8>>, String
     };
     let status = status.to_str().unwrap().to_owned();
     let outcome = loop {
-        let answer =
+        let response =
             client.get(&status).bearer_auth(&token).send().await.map_err(|error| error.to_string())?;
-        match answer.status().as_u16() {
+        match response.status().as_u16() {
             202 => {}
-            200 => break answer.json::<Value>().await.unwrap(),
+            200 => break response.json::<Value>().await.unwrap(),
             status => return Err(format!("the export failed: {status}")),
         }
     };
@@ -178,7 +178,7 @@ async fn damage_to_the_folder_of_a_stopped_server_is_always_detected() {
     let output = manifest["output"].as_array().unwrap();
     let old: Vec<String> = output.iter().map(|file| file["url"].as_str().unwrap().to_owned()).collect();
     let sound = answers(&server, &old).await.unwrap();
-    assert!(sound.iter().all(|answer| !answer.is_empty()));
+    assert!(sound.iter().all(|response| !response.is_empty()));
     server.stop();
     let saved = tempfile::tempdir().unwrap();
     copy(server.data(), saved.path());

@@ -13,12 +13,12 @@ const LIVE: &[u8] = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 /// Sends a request and reads its response. Returns `false` if the server closed the connection.
 async fn ask(stream: &mut TcpStream) -> bool {
-    let mut answer = Vec::new();
+    let mut bytes = Vec::new();
     if stream.write_all(LIVE).await.is_err() {
         return false;
     }
-    while !answer.ends_with(b"live\n") {
-        if !stream.read_buf(&mut answer).await.is_ok_and(|read| read > 0) {
+    while !bytes.ends_with(b"live\n") {
+        if !stream.read_buf(&mut bytes).await.is_ok_and(|read| read > 0) {
             return false;
         }
     }

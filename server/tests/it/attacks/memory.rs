@@ -44,9 +44,9 @@ async fn stalled_uploads_hold_at_most_the_memory_budget() {
     // This request is rejected when the server has read the other uploads and the budget is used up.
     let refusal = async {
         loop {
-            let answer = post(group(MIB - 200)).await.unwrap();
-            if answer.status() != 201 {
-                return answer;
+            let response = post(group(MIB - 200)).await.unwrap();
+            if response.status() != 201 {
+                return response;
             }
             // An upload that was rejected because this body was faster is started again.
             for stream in &mut stalled {
@@ -97,9 +97,9 @@ async fn stalled_downloads_leave_memory_for_others() {
         stream.write_all(head.as_bytes()).await.unwrap();
         unread.push(stream);
     }
-    let answer = client.get(file).bearer_auth(&token).send().await.unwrap();
-    assert_eq!(answer.status(), 200);
-    let body = answer.bytes().await.unwrap();
+    let response = client.get(file).bearer_auth(&token).send().await.unwrap();
+    assert_eq!(response.status(), 200);
+    let body = response.bytes().await.unwrap();
     assert_eq!(body.iter().filter(|byte| **byte == b'\n').count(), size(5_000, 20_000));
     let count = unread.len();
     report(

@@ -50,7 +50,7 @@ async fn concurrent_attempts_get_no_more_guesses_than_consecutive_ones() {
         .collect::<FuturesUnordered<_>>()
         .collect()
         .await;
-    let count = |status: u16| answers.iter().filter(|answer| **answer == status).count();
+    let count = |status: u16| answers.iter().filter(|response| **response == status).count();
     let (evaluated, locked) = (count(401), count(429));
     report("passwords", format!("{evaluated} of {} guesses were evaluated, {locked} locked", answers.len()));
     assert!((1..=FREE_FAILURES).contains(&evaluated), "{answers:?}");

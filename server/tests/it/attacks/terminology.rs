@@ -42,8 +42,8 @@ async fn expensive_requests_do_not_delay_other_requests() {
                 .body(body);
             async move {
                 let started = Instant::now();
-                let answer = request.send().await.unwrap();
-                let (status, text) = (answer.status(), answer.text().await.unwrap());
+                let response = request.send().await.unwrap();
+                let (status, text) = (response.status(), response.text().await.unwrap());
                 (operation, status, text, started.elapsed())
             }
         })
@@ -71,10 +71,10 @@ async fn expensive_requests_do_not_delay_other_requests() {
         }
     }
     for (operation, status, text, time) in questions.await.unwrap() {
-        let answer: Value = serde_json::from_str(&text).unwrap();
-        let code = answer["issue"][0]["code"].as_str().unwrap_or_default();
+        let response: Value = serde_json::from_str(&text).unwrap();
+        let code = response["issue"][0]["code"].as_str().unwrap_or_default();
         match status.as_u16() {
-            200 => assert_ne!(answer["resourceType"], "OperationOutcome"),
+            200 => assert_ne!(response["resourceType"], "OperationOutcome"),
             400 => assert_eq!(code, "invalid", "{operation}: {text}"),
             422 => assert_eq!(code, "too-costly", "{operation}: {text}"),
             503 => assert_eq!(code, "transient", "{operation}: {text}"),
@@ -128,13 +128,13 @@ async fn is_a_filters_over_a_large_hierarchy_are_answered_or_refused() {
             let started = Instant::now();
             let request = client.post(format!("{}/ValueSet/$expand", server.fhir()));
             let request = request.header("content-type", "application/fhir+json");
-            let answer = request.body(parameters.to_string()).send().await.unwrap();
-            let status = answer.status().as_u16();
-            let answer: Value = answer.json().await.unwrap();
+            let response = request.body(parameters.to_string()).send().await.unwrap();
+            let status = response.status().as_u16();
+            let response: Value = response.json().await.unwrap();
             match status {
-                200 => assert!(answer["expansion"]["total"].as_u64().is_some_and(|total| total > 0)),
-                422 => assert_eq!(answer["issue"][0]["code"], "too-costly"),
-                _ => panic!("{status}: {answer}"),
+                200 => assert!(response["expansion"]["total"].as_u64().is_some_and(|total| total > 0)),
+                422 => assert_eq!(response["issue"][0]["code"], "too-costly"),
+                _ => panic!("{status}: {response}"),
             }
             report(
                 "terminology",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use node_clients::exports::Exports;
 use node_clients::history::{Affected, FaultSpan};
-use node_clients::{NODES, World, terminology};
+use node_clients::{NODES, Workload, terminology};
 
 use crate::cluster::{DatabaseLink, LinkState};
 use crate::support::Server;
@@ -19,7 +19,7 @@ pub struct FaultyNode {
 
 /// Causes a number of rounds of faults. In each third round two nodes have a fault.
 pub async fn attack(
-    world: &World,
+    workload: &Workload,
     exports: &Exports,
     nodes: &mut [FaultyNode],
     random: &mut fastrand::Rng,
@@ -32,9 +32,9 @@ pub async fn attack(
         let faults = nodes.iter_mut().take(count).enumerate().map(|(other, node)| {
             let mut random = random.fork();
             async move {
-                let start = world.now();
+                let start = workload.now();
                 let name = match (round as usize + 2 * other) % 5 {
-                    0 => pause(world, exports, node, &mut random).await,
+                    0 => pause(workload, exports, node, &mut random).await,
                     1 => kill(node, &mut random).await,
                     2 => stall(node, &mut random).await,
                     3 => refuse(node, &mut random).await,
@@ -49,9 +49,9 @@ pub async fn attack(
                     // gives up.
                     affected: if count == 1 { Affected::Node(node.number) } else { Affected::AllNodes },
                     begun: start,
-                    ended: world.now(),
+                    ended: workload.now(),
                 };
-                world.record(|history| history.faults.push(fault));
+                workload.record(|history| history.faults.push(fault));
             }
         });
         join_all(faults).await;
@@ -92,19 +92,24 @@ async fn stall(node: &FaultyNode, random: &mut fastrand::Rng) -> String {
 /// Pauses a node for longer than it may serve from its caches, and so long that another node completes an
 /// export that it has just begun. A token that it has cached is revoked meanwhile; the node gets requests
 /// with this token at the moment at which it continues.
-async fn pause(world: &World, exports: &Exports, node: &FaultyNode, random: &mut fastrand::Rng) -> String {
-    let token = world.token().await;
+async fn pause(
+    workload: &Workload,
+    exports: &Exports,
+    node: &FaultyNode,
+    random: &mut fastrand::Rng,
+) -> String {
+    let token = workload.token().await;
     for turn in 0..4 {
-        terminology::use_token(world, node.number, &token, turn).await;
+        terminology::use_token(workload, node.number, &token, turn).await;
     }
-    let export = exports.kick_off(world, node.number).await;
+    let export = exports.kick_off(workload, node.number).await;
     // Some of its files are written.
     wait(random.u64(0..400)).await;
     node.server.signal("STOP");
     exports.follow_later(export);
-    let is_revoked = world.revoke((node.number + 1) % NODES, &token).await;
+    let is_revoked = workload.revoke((node.number + 1) % NODES, &token).await;
     wait(random.u64(6_000..8_000)).await;
-    let uses = join_all((0..6).map(|turn| terminology::use_token(world, node.number, &token, turn)));
+    let uses = join_all((0..6).map(|turn| terminology::use_token(workload, node.number, &token, turn)));
     let resume = async {
         // The requests are sent before the node continues.
         wait(50).await;

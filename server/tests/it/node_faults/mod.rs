@@ -14,7 +14,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use node_clients::exports::Exports;
-use node_clients::{NODES, World, aftermath, credentials, families, passkeys, resources, terminology};
+use node_clients::{NODES, Workload, aftermath, credentials, families, passkeys, resources, terminology};
 use store::{DatabaseLimits, DatabaseUrl, Store};
 use test_database::TestDatabase;
 use test_object_store::TestObjectStore;
@@ -44,31 +44,31 @@ async fn open_exports(url: String) -> &'static Exports {
 }
 
 /// Starts clients of every kind, except those that export.
-fn start_clients(world: &'static World) -> JoinSet<()> {
+fn start_clients(workload: &'static Workload) -> JoinSet<()> {
     let mut work = JoinSet::new();
-    work.spawn(passkeys::use_passkeys(world));
-    work.spawn(credentials::use_assertions(world));
-    work.spawn(credentials::use_proofs(world));
-    work.spawn(credentials::revoke_tokens(world));
+    work.spawn(passkeys::use_passkeys(workload));
+    work.spawn(credentials::use_assertions(workload));
+    work.spawn(credentials::use_proofs(workload));
+    work.spawn(credentials::revoke_tokens(workload));
     for worker in 0..2 {
-        work.spawn(families::use_families(world, None));
-        work.spawn(resources::write_contested(world, worker));
+        work.spawn(families::use_families(workload, None));
+        work.spawn(resources::write_contested(workload, worker));
     }
     for id in ["own-0", "own-1"] {
-        work.spawn(resources::write_resource(world, id));
+        work.spawn(resources::write_resource(workload, id));
     }
-    work.spawn(resources::create_once(world));
-    work.spawn(terminology::add_codes(world));
+    work.spawn(resources::create_once(workload));
+    work.spawn(terminology::add_codes(workload));
     work
 }
 
 /// Checks the exports, what is stored, and the history of all requests.
-async fn check_end(world: &'static World, exports: &'static Exports) {
-    let figures = exports.check(world).await;
+async fn check_end(workload: &'static Workload, exports: &'static Exports) {
+    let figures = exports.check(workload).await;
     println!("{figures:?}");
     assert!(figures.exports > 0, "no export was completed");
-    aftermath::check_final_state(world).await;
-    let mut history = world.record(std::mem::take);
+    aftermath::check_final_state(workload).await;
+    let mut history = workload.record(std::mem::take);
     history.require_accepted(&["assertion", "proof", "code", "refresh", "ceremony"]);
     history.check();
 }
@@ -96,21 +96,21 @@ async fn nothing_is_accepted_twice_or_lost_while_nodes_fail() {
         format!("{EXPORTS}{}{}", bucket_settings(&bucket, secrets.path()), clients.configuration());
     let servers = tokio::task::block_in_place(|| start_nodes(&urls, Some(&base), Some(&settings)));
     start_balancer(balancer, servers.iter().map(Server::address).collect()).await;
-    let (_, world) = clients.open_world(&servers, base, true).await;
+    let (_, workload) = clients.open_workload(&servers, base, true).await;
     let mut nodes: Vec<_> = std::iter::zip(servers, links)
         .enumerate()
         .map(|(number, (server, link))| FaultyNode { number, server, link })
         .collect();
 
-    let mut work = start_clients(world);
+    let mut work = start_clients(workload);
     let exports = open_exports(url).await;
     for _ in 0..2 {
-        work.spawn(exports.run(world));
+        work.spawn(exports.run(workload));
     }
-    adversary::attack(world, exports, &mut nodes, &mut random, rounds).await;
-    await_return(world).await;
-    end_calmly(world).await;
+    adversary::attack(workload, exports, &mut nodes, &mut random, rounds).await;
+    await_return(workload).await;
+    end_calmly(workload).await;
     work.join_all().await;
 
-    check_end(world, exports).await;
+    check_end(workload, exports).await;
 }

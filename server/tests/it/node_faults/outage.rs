@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use node_clients::history::{Affected, FaultSpan, RECOVERY};
-use node_clients::{Event, History, NODES, World, aftermath, credentials, families, resources};
+use node_clients::{Event, History, NODES, Workload, aftermath, credentials, families, resources};
 use reqwest::StatusCode;
 use test_database::{Durability, Shutdown, TestDatabase};
 use tokio::task::JoinSet;
@@ -46,28 +46,28 @@ async fn the_service_returns_by_itself_after_the_database_was_stopped() {
     let clients = Clients::new(&mut random);
     let settings = clients.configuration();
     let servers = tokio::task::block_in_place(|| start_nodes(&vec![url; NODES], None, Some(&settings)));
-    let (nodes, world) = clients.open_world(&servers, servers[0].base(), false).await;
+    let (nodes, workload) = clients.open_workload(&servers, servers[0].base(), false).await;
 
     let mut work = JoinSet::new();
-    work.spawn(credentials::use_assertions(world));
-    work.spawn(credentials::revoke_tokens(world));
-    work.spawn(families::use_families(world, None));
+    work.spawn(credentials::use_assertions(workload));
+    work.spawn(credentials::revoke_tokens(workload));
+    work.spawn(families::use_families(workload, None));
     for id in ["own-0", "own-1"] {
-        work.spawn(resources::write_resource(world, id));
+        work.spawn(resources::write_resource(workload, id));
     }
-    work.spawn(resources::write_contested(world, 0));
-    work.spawn(resources::create_once(world));
+    work.spawn(resources::write_contested(workload, 0));
+    work.spawn(resources::create_once(workload));
     let mut outages = Vec::new();
     for shutdown in [Shutdown::Fast, Shutdown::Immediate] {
         tokio::time::sleep(Duration::from_secs(2)).await;
-        outages.push(stop(world, &nodes, &database, shutdown, length).await);
+        outages.push(stop(workload, &nodes, &database, shutdown, length).await);
         tokio::time::sleep(RECOVERY).await;
     }
-    end_calmly(world).await;
+    end_calmly(workload).await;
     work.join_all().await;
 
-    aftermath::check_final_state(world).await;
-    let history = world.record(std::mem::take);
+    aftermath::check_final_state(workload).await;
+    let history = workload.record(std::mem::take);
     for outage in &outages {
         check_outage(&history, outage);
     }
@@ -76,24 +76,24 @@ async fn the_service_returns_by_itself_after_the_database_was_stopped() {
 
 /// Stops the database for some time.
 async fn stop(
-    world: &World,
+    workload: &Workload,
     nodes: &RealNodes,
     database: &TestDatabase,
     shutdown: Shutdown,
     length: Duration,
 ) -> Outage {
-    let start = world.now();
+    let start = workload.now();
     tokio::task::block_in_place(|| database.stop(shutdown)).unwrap();
-    let stopped = world.now();
+    let stopped = workload.now();
     for node in 0..NODES {
         let (status, text) = health(nodes, node, "ready").await;
         assert_eq!((status.as_u16(), text.as_str()), (503, "the database is unavailable\n"), "node {node}");
         assert_eq!(health(nodes, node, "live").await.0, StatusCode::OK);
     }
-    tokio::time::sleep(length.saturating_sub(world.now() - start)).await;
-    let started = world.now();
+    tokio::time::sleep(length.saturating_sub(workload.now() - start)).await;
+    let started = workload.now();
     tokio::task::block_in_place(|| database.restart()).unwrap();
-    let end = world.now();
+    let end = workload.now();
     let restarted = Instant::now();
     for node in 0..NODES {
         while health(nodes, node, "ready").await.0 != StatusCode::OK {
@@ -101,9 +101,9 @@ async fn stop(
             tokio::time::sleep(PAUSE).await;
         }
     }
-    let ready = world.now();
+    let ready = workload.now();
     let name = format!("the database was stopped ({shutdown:?})");
-    world.record(|history| {
+    workload.record(|history| {
         history.faults.push(FaultSpan { name, affected: Affected::AllNodes, begun: start, ended: end })
     });
     Outage { shutdown, begun: start, stopped, started, ended: end, ready }
@@ -112,8 +112,8 @@ async fn stop(
 /// Returns the status and the text of a health endpoint.
 async fn health(nodes: &RealNodes, node: usize, name: &str) -> (StatusCode, String) {
     let url = format!("{}/health/{name}", nodes.urls[node]);
-    let answer = nodes.client.get(url).send().await.unwrap();
-    (answer.status(), answer.text().await.unwrap())
+    let response = nodes.client.get(url).send().await.unwrap();
+    (response.status(), response.text().await.unwrap())
 }
 
 /// Checks the answers within an outage and the return after it, and prints figures.

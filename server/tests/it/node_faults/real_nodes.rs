@@ -10,7 +10,7 @@ use http::{Request, Response};
 use jiff::Timestamp;
 use node_clients::history::RECOVERY;
 use node_clients::registration;
-use node_clients::{Nodes, Pace, World, terminology};
+use node_clients::{Nodes, Pace, Workload, terminology};
 use reqwest::Client;
 use test_parties::ClientKey;
 
@@ -58,9 +58,9 @@ impl Nodes for RealNodes {
             let (head, body) = request.into_parts();
             let request = self.client.request(head.method, format!("{base}{}", head.uri));
             let answer = request.headers(head.headers).body(body).send().await;
-            let answer = answer.map_err(|error| error.to_string())?;
-            let (status, headers) = (answer.status(), answer.headers().clone());
-            let mut whole = Response::new(answer.bytes().await.map_err(|error| error.to_string())?);
+            let response = answer.map_err(|error| error.to_string())?;
+            let (status, headers) = (response.status(), response.headers().clone());
+            let mut whole = Response::new(response.bytes().await.map_err(|error| error.to_string())?);
             (*whole.status_mut(), *whole.headers_mut()) = (status, headers);
             Ok(whole)
         }
@@ -89,12 +89,12 @@ impl Clients {
 
     /// Prepares the data that the clients use. `base` is the URL of all nodes, that of the balancer if there
     /// is one.
-    pub async fn open_world(
+    pub async fn open_workload(
         self,
         servers: &[Server],
         base: String,
         has_balancer: bool,
-    ) -> (Arc<RealNodes>, &'static World) {
+    ) -> (Arc<RealNodes>, &'static Workload) {
         let client = Client::builder().tls_certs_only([]).redirect(reqwest::redirect::Policy::none());
         let nodes = Arc::new(RealNodes {
             client: client.no_proxy().pool_max_idle_per_host(0).timeout(PATIENCE).build().unwrap(),
@@ -106,22 +106,22 @@ impl Clients {
         let [user, password] =
             ["username", "password"].map(|name| demo["user"][name].as_str().unwrap().to_owned());
         let clients = Arc::<RealNodes>::clone(&nodes);
-        let world = World::new(clients, base, (user, password), self.key, PACE, self.random);
-        let world: &World = Box::leak(Box::new(world));
-        terminology::add_code_system(world).await;
-        await_return(world).await;
-        (nodes, world)
+        let workload = Workload::new(clients, base, (user, password), self.key, PACE, self.random);
+        let workload: &Workload = Box::leak(Box::new(workload));
+        terminology::add_code_system(workload).await;
+        await_return(workload).await;
+        (nodes, workload)
     }
 }
 
 /// Waits until all nodes serve requests again.
-pub async fn await_return(world: &World) {
-    let times = terminology::await_service(world, RECOVERY).await.unwrap();
+pub async fn await_return(workload: &Workload) {
+    let times = terminology::await_service(workload, RECOVERY).await.unwrap();
     println!("the nodes serve after {times:?}");
 }
 
 /// Lets the clients work for a time in which no request may fail and new codes must be known, and ends them.
-pub async fn end_calmly(world: &World) {
+pub async fn end_calmly(workload: &Workload) {
     tokio::time::sleep(RECOVERY + CALM).await;
-    world.end();
+    workload.end();
 }

@@ -57,8 +57,8 @@ async fn no_request_fails_while_nodes_are_upgraded() {
         tokio::task::block_in_place(|| node.start());
         servers.push(node);
     }
-    let (_, world) = clients.open_world(&servers, servers[0].base(), false).await;
-    let mut work = start_clients(world);
+    let (_, workload) = clients.open_workload(&servers, servers[0].base(), false).await;
+    let mut work = start_clients(workload);
     tokio::time::sleep(PAUSE).await;
     // To open the store migrates the database as `trefoil migrate` does, under the nodes that run.
     let exports = open_exports(url.clone()).await;
@@ -66,7 +66,7 @@ async fn no_request_fails_while_nodes_are_upgraded() {
         run_sql(&url, COMPATIBLE);
     }
     for _ in 0..2 {
-        work.spawn(exports.run(world));
+        work.spawn(exports.run(workload));
     }
     for node in &mut servers {
         tokio::time::sleep(PAUSE).await;
@@ -77,10 +77,10 @@ async fn no_request_fails_while_nodes_are_upgraded() {
         });
     }
     tokio::time::sleep(PAUSE).await;
-    end_calmly(world).await;
+    end_calmly(workload).await;
     work.join_all().await;
 
-    check_end(world, exports).await;
+    check_end(workload, exports).await;
 
     run_sql(&url, INCOMPATIBLE);
     let node = &mut servers[0];

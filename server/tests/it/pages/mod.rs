@@ -80,9 +80,10 @@ async fn look(driver: &Driver, name: &str) {
 /// Starts a device authorization and returns its user code.
 async fn device_code(server: &Server) -> String {
     let form = [("client_id", "demo-device"), ("scope", "openid profile garden.notes offline_access")];
-    let answer = server.client().post(format!("{}/oauth2/device_authorization", server.base())).form(&form);
-    let answer: Value = answer.send().await.unwrap().json().await.unwrap();
-    answer["user_code"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    let device_response =
+        server.client().post(format!("{}/oauth2/device_authorization", server.base())).form(&form);
+    let response: Value = device_response.send().await.unwrap().json().await.unwrap();
+    response["user_code"].as_str().unwrap_or_else(|| panic!("{response}")).to_owned()
 }
 
 #[tokio::test]
@@ -261,9 +262,9 @@ async fn the_home_page_is_replaced_or_switched_off() {
     let settings = server.data().join("trefoil.toml");
     std::fs::write(&settings, "[pages]\nhome = \"https://portal.example/\"\n").unwrap();
     assert!(server.trefoil(&["reload"]).status.success());
-    let answer = home().await;
+    let response = home().await;
     assert_eq!(
-        (answer.status().as_u16(), &answer.headers()["location"]),
+        (response.status().as_u16(), &response.headers()["location"]),
         (302, &"https://portal.example/".parse().unwrap())
     );
     std::fs::write(&settings, "[pages]\nhome = \"http://portal.example/\"\n").unwrap();

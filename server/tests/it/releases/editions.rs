@@ -81,12 +81,12 @@ async fn a_national_edition_is_the_default_while_its_base_is_current() {
     assert_eq!(status, 404);
     let subsumes = [("system", SCT), ("codeA", PLANT), ("codeB", DUCKWEED)];
     let validate = [("url", SCT), ("code", DUCKWEED)];
-    for answer in [
+    for response in [
         answer,
         terminology.get("CodeSystem/$subsumes", &subsumes).await.1,
         terminology.get("CodeSystem/$validate-code", &validate).await.1,
     ] {
-        let text = answer.to_string().replace('\\', "");
+        let text = response.to_string().replace('\\', "");
         for part in ["it is in http://snomed.info/sct/70011000888101/version/20250401", &preference] {
             assert!(text.contains(part), "{part}: {text}");
         }

@@ -86,8 +86,8 @@ impl TerminologyClient {
 
     async fn get(&self, operation: &str, query: &[(&str, &str)]) -> (u16, Value) {
         let request = self.client.get(format!("{}/{operation}", self.fhir)).query(query);
-        let answer = request.send().await.unwrap();
-        (answer.status().as_u16(), answer.json().await.unwrap())
+        let response = request.send().await.unwrap();
+        (response.status().as_u16(), response.json().await.unwrap())
     }
 
     /// Returns `true` if a code of a system is in a value set.
@@ -128,8 +128,8 @@ impl TerminologyClient {
 }
 
 /// Returns the value of a parameter of a response.
-fn parameter<'a>(answer: &'a Value, name: &str) -> Option<&'a Value> {
-    let all = answer["parameter"].as_array()?;
+fn parameter<'a>(response: &'a Value, name: &str) -> Option<&'a Value> {
+    let all = response["parameter"].as_array()?;
     let parameter_found = all.iter().find(|parameter| parameter["name"] == name)?.as_object()?;
     parameter_found.iter().find(|(member, _)| member.starts_with("value")).map(|(_, value)| value)
 }

@@ -78,8 +78,8 @@ async fn administration_token(server: &Server) -> String {
     let secret = added.split("client_secret ").nth(1).unwrap().split_whitespace().next().unwrap();
     let pairs = [("grant_type", "client_credentials"), ("client_id", "office"), ("client_secret", secret)];
     let token_request = server.client().post(format!("{}/oauth2/token", server.base())).form(&pairs).send();
-    let answer: Value = token_request.await.unwrap().json().await.unwrap();
-    answer["access_token"].as_str().unwrap().to_owned()
+    let response: Value = token_request.await.unwrap().json().await.unwrap();
+    response["access_token"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -90,12 +90,12 @@ async fn a_release_is_removed_over_http() {
     let (token, client) = (administration_token(&server).await, server.client());
     let url = |path: &str| format!("{}/admin/releases{path}", server.base());
     let get = async |path: &str| {
-        let answer = client.get(url(path)).bearer_auth(&token).send().await.unwrap();
-        answer.json::<Value>().await.unwrap()
+        let response = client.get(url(path)).bearer_auth(&token).send().await.unwrap();
+        response.json::<Value>().await.unwrap()
     };
     let remove = async |path: &str| {
-        let answer = client.delete(url(path)).bearer_auth(&token).send().await.unwrap();
-        (answer.status().as_u16(), answer.text().await.unwrap())
+        let response = client.delete(url(path)).bearer_auth(&token).send().await.unwrap();
+        (response.status().as_u16(), response.text().await.unwrap())
     };
     let page = get("").await;
     let release = &page["releases"][0];

@@ -60,8 +60,8 @@ impl Container {
     fn wait<T>(&mut self, what: &str, mut ask: impl FnMut(&mut Self) -> Option<T>) -> Result<T> {
         let start = Instant::now();
         loop {
-            if let Some(answer) = ask(self) {
-                return Ok(answer);
+            if let Some(output) = ask(self) {
+                return Ok(output);
             }
             if start.elapsed() > START {
                 bail!(

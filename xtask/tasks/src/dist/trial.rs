@@ -144,9 +144,9 @@ pub fn run() -> Result<()> {
         drop(fs::remove_dir_all(&around));
         fs::create_dir(&around)?;
         let service = system.start_confined(&around)?;
-        let answer =
+        let output =
             Command::new("curl").args(["-sk", &format!("{}/health/ready", service.address())]).output()?;
-        ensure!(answer.stdout.starts_with(b"ready"), "the confined service is not ready");
+        ensure!(output.stdout.starts_with(b"ready"), "the confined service is not ready");
         drop(service);
         fs::remove_dir_all(&around)?;
         println!("the service ran with a read-only system, a credential, no capabilities and no home");
@@ -249,8 +249,8 @@ fn use_service(system: &DebianRoot, base: &str) -> Result<()> {
     let status = head.lines().find_map(|line| line.strip_prefix("content-location: "));
     let status = status.with_context(|| format!("no Content-Location in {head}"))?.trim();
     for _ in 0..100 {
-        let answer = curl(&["-H", &bearer, status])?;
-        let Ok(manifest) = serde_json::from_str::<Value>(&answer) else {
+        let output = curl(&["-H", &bearer, status])?;
+        let Ok(manifest) = serde_json::from_str::<Value>(&output) else {
             std::thread::sleep(std::time::Duration::from_millis(100));
             continue;
         };

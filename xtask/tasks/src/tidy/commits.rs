@@ -19,7 +19,7 @@ pub fn check(faults: &mut Vec<String>) -> Result<()> {
         }
     }
     for (commit, subject) in commits_since("xtask/src/tidy/commit_subject.rs")? {
-        faults.extend(commit_subject::fault(&subject).map(|why| format!("commit {commit}: {why}")));
+        faults.extend(commit_subject::fault(&subject).map(|reason| format!("commit {commit}: {reason}")));
     }
     if let Some(first) = commit_that_added("xtask/tasks/src/tidy/commit_body.rs")? {
         let log =

@@ -130,7 +130,7 @@ pub fn check(faults: &mut Vec<String>) -> Result<()> {
             .licence_fault(package.license.as_deref())
             .into_iter()
             .chain(source_fault(package.source.as_deref()));
-        faults.extend(reasons.map(|why| format!("{}: {why}", package.name)));
+        faults.extend(reasons.map(|reason| format!("{}: {reason}", package.name)));
     }
     let packages = built_packages()?;
     for name in rules.banned_packages() {

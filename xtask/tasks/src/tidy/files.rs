@@ -40,7 +40,7 @@ pub fn check(file: &str, faults: &mut Vec<String>) {
         }
     }
     // The words are written in two halves, so that this file does not contain them.
-    for (word, why) in [
+    for (word, reason) in [
         (concat!("todo", "!("), "finish it"),
         (concat!("unimplemented", "!("), "finish it"),
         (concat!("#[ign", "ore"), "run the test, or delete it"),
@@ -48,7 +48,7 @@ pub fn check(file: &str, faults: &mut Vec<String>) {
     ] {
         for (number, line) in text.lines().enumerate().filter(|(_, line)| line.contains(word)) {
             if !line.trim_start().starts_with("//") {
-                faults.push(format!("{file}:{}: {word}: {why}", number + 1));
+                faults.push(format!("{file}:{}: {word}: {reason}", number + 1));
             }
         }
     }

@@ -19,12 +19,12 @@ pub(crate) async fn check_erasures(
     let Some(since) = job.parameters.since else { return Ok(()) };
     for erasure in store.erasures().await?.iter().filter(|erasure| erasure.concerns(since)) {
         if may_contain(job, store, reading, erasure, since).await? {
-            let why = format!(
+            let reason = format!(
                 "{since} is before {}, when records were erased that the deletions of an increment cannot name; export without \
                  _since, and replace all earlier files",
                 erasure.time
             );
-            return Err(KickOffError::Parameter { name: "_since".to_owned(), why });
+            return Err(KickOffError::Parameter { name: "_since".to_owned(), reason });
         }
     }
     Ok(())

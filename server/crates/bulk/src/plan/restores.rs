@@ -38,11 +38,11 @@ pub(crate) async fn check_restores(job: &Job, store: &Store, now: Timestamp) -> 
     for (key, record) in store.scan(PREFIX, None, MAX_RESTORES, now).await? {
         let Restore { moment, restored }: Restore = decode(&key, &record.value)?;
         if moment < since && since < restored {
-            let why = format!(
+            let reason = format!(
                 "at {restored} the server was restored to its state of {moment}, so that it lacks what an export of {since} may \
                  contain; export without _since, and replace all earlier files"
             );
-            return Err(KickOffError::Parameter { name: "_since".to_owned(), why });
+            return Err(KickOffError::Parameter { name: "_since".to_owned(), reason });
         }
     }
     Ok(())

@@ -84,12 +84,12 @@ pub struct KickOff {
 #[derive(Debug, thiserror::Error)]
 pub enum KickOffError {
     /// A parameter has an invalid value.
-    #[error("parameter '{name}': {why}")]
+    #[error("parameter '{name}': {reason}")]
     Parameter {
         /// Name of the parameter.
         name: String,
         /// Reason and remedy.
-        why: String,
+        reason: String,
     },
     /// A parameter is not supported.
     #[error("parameter '{name}' is not supported; leave it out, or send 'Prefer: handling=lenient'")]
@@ -104,10 +104,10 @@ pub enum KickOffError {
         id: String,
     },
     /// The request names Patients that do not exist or are not members of the Group.
-    #[error("parameter 'patient': {why}: {}", patients.join(", "))]
+    #[error("parameter 'patient': {reason}: {}", patients.join(", "))]
     UnknownPatients {
         /// The reason: `not found` or `not in the Group`.
-        why: &'static str,
+        reason: &'static str,
         /// Ids of up to ten of the Patients.
         patients: Vec<String>,
     },
@@ -121,10 +121,10 @@ pub enum KickOffError {
         kind: String,
     },
     /// A limit on running exports is reached.
-    #[error("{why}; try again in {retry_after_s} s, or delete an export that is not needed")]
+    #[error("{reason}; try again in {retry_after_s} s, or delete an export that is not needed")]
     TooManyExports {
         /// Text that names the limit.
-        why: String,
+        reason: String,
         /// Seconds until a retry may succeed.
         retry_after_s: u32,
     },
@@ -151,8 +151,9 @@ pub fn pairs(body: fhir::Parameters) -> Result<Vec<(String, String)>, KickOffErr
     let pair = |parameter: fhir::Parameter| match parameter.value.and_then(text) {
         Some(value) => Ok((parameter.name.into_owned(), value)),
         None => {
-            let why = "it must have one value: a primitive, or a valueReference with a reference".to_owned();
-            Err(KickOffError::Parameter { name: parameter.name.into_owned(), why })
+            let reason =
+                "it must have one value: a primitive, or a valueReference with a reference".to_owned();
+            Err(KickOffError::Parameter { name: parameter.name.into_owned(), reason })
         }
     };
     body.parameter.into_iter().map(pair).collect()
@@ -167,7 +168,7 @@ impl From<GroupError> for KickOffError {
     fn from(error: GroupError) -> Self {
         match error {
             GroupError::NoGroup(id) => Self::UnknownGroup { id },
-            GroupError::Bad(why) => Self::BadGroup(why),
+            GroupError::Bad(reason) => Self::BadGroup(reason),
             GroupError::Store(error) => error.into(),
         }
     }

@@ -108,8 +108,8 @@ pub fn check_parameters(
     checking.finish()
 }
 
-fn wrong(name: &str, why: impl Into<String>) -> KickOffError {
-    KickOffError::Parameter { name: name.to_owned(), why: why.into() }
+fn wrong(name: &str, reason: impl Into<String>) -> KickOffError {
+    KickOffError::Parameter { name: name.to_owned(), reason: reason.into() }
 }
 
 struct ParameterChecker<'a> {
@@ -138,10 +138,10 @@ impl<'a> ParameterChecker<'a> {
                 })?;
             }
             ExportParameter::Since => {
-                self.out.since = Some(fhir::instant::parse(value).map_err(|why| wrong(name, why))?)
+                self.out.since = Some(fhir::instant::parse(value).map_err(|reason| wrong(name, reason))?)
             }
             ExportParameter::Until => {
-                self.out.until = Some(fhir::instant::parse(value).map_err(|why| wrong(name, why))?)
+                self.out.until = Some(fhir::instant::parse(value).map_err(|reason| wrong(name, reason))?)
             }
             // A repeated parameter means the same as a comma-separated list of values.
             ExportParameter::Type => {
@@ -154,7 +154,7 @@ impl<'a> ParameterChecker<'a> {
                 for element in value.split(',').map(str::trim) {
                     match check_element(element) {
                         Ok(()) => self.out.elements.push(element.to_owned()),
-                        Err(why) => self.note(name, why)?,
+                        Err(reason) => self.note(name, reason)?,
                     }
                 }
             }
@@ -180,12 +180,12 @@ impl<'a> ParameterChecker<'a> {
     }
 
     /// Rejects the parameter. Under `handling=lenient`, omits it and adds a note instead.
-    fn note(&mut self, name: &str, why: impl Into<String>) -> Result<(), KickOffError> {
-        let why = why.into();
+    fn note(&mut self, name: &str, reason: impl Into<String>) -> Result<(), KickOffError> {
+        let reason = reason.into();
         if !self.request.lenient {
-            return Err(wrong(name, why));
+            return Err(wrong(name, reason));
         }
-        self.out.notes.push(format!("{name}: {why}; it was left out"));
+        self.out.notes.push(format!("{name}: {reason}; it was left out"));
         Ok(())
     }
 
@@ -233,8 +233,8 @@ impl<'a> ParameterChecker<'a> {
                 }
                 self.out.filters.push(text.to_owned());
             }
-            Err(why) => {
-                self.note(name, why)?;
+            Err(reason) => {
+                self.note(name, reason)?;
                 self.open.extend(text.split_once('?').map(|(kind, _)| kind));
             }
         }
@@ -243,8 +243,8 @@ impl<'a> ParameterChecker<'a> {
 
     fn patient(&mut self, name: &str, value: &str) -> Result<(), KickOffError> {
         if self.request.by == KickOffMethod::Get || self.request.level == ExportLevel::System {
-            let why = "it is accepted only by POST for Patient or Group";
-            return self.note(name, why);
+            let reason = "it is accepted only by POST for Patient or Group";
+            return self.note(name, reason);
         }
         let patients = self.out.patients.get_or_insert_default();
         for reference in value.split(',').map(str::trim) {
@@ -272,9 +272,9 @@ impl<'a> ParameterChecker<'a> {
             let is_inside = |kind: &String| contains_type(kind);
             let is_vain = !self.out.supporting && !types.iter().any(is_inside);
             if self.request.level != ExportLevel::System && is_vain {
-                let why =
+                let reason =
                     "none of these types is in the compartment of a Patient; export them from the system";
-                self.note(ExportParameter::Type.row().name, why)?;
+                self.note(ExportParameter::Type.row().name, reason)?;
             }
             self.out.types = Some(types);
         }
@@ -284,8 +284,8 @@ impl<'a> ParameterChecker<'a> {
             if let Some(text) = self.out.filters.iter().find(|text| vain(text)).cloned()
                 && !self.out.supporting
             {
-                let why = format!("'{text}' has a type that _type does not name");
-                self.note(ExportParameter::TypeFilter.row().name, why)?;
+                let reason = format!("'{text}' has a type that _type does not name");
+                self.note(ExportParameter::TypeFilter.row().name, reason)?;
             }
         }
         let is_group = matches!(self.request.level, ExportLevel::Group(_));

@@ -82,7 +82,7 @@ impl FileAddresses {
         address_signature: &AddressSignature<'_>,
         now: Timestamp,
     ) -> Result<(), FileError> {
-        let bad = |why| FileError::BadAddress { why };
+        let bad = |reason| FileError::BadAddress { reason };
         let signing = self.signing.as_ref().ok_or(bad("signed URLs are disabled"))?;
         let signature = (signing.mac)(&signed(job, name, address_signature.expires));
         constant_time::verify_slices_are_equal(signature.as_bytes(), address_signature.signature.as_bytes())

@@ -40,21 +40,21 @@ pub enum FileError {
         file: String,
     },
     /// The file differs from the file that the worker wrote.
-    #[error("the file {file} is corrupt: {why}")]
+    #[error("the file {file} is corrupt: {reason}")]
     Damaged {
         /// Name of the file.
         file: String,
         /// Description of the difference.
-        why: &'static str,
+        reason: &'static str,
     },
     /// The maximum number of concurrent downloads is reached.
     #[error("too many files are being downloaded; try again in a few seconds")]
     Busy,
     /// A signed URL is not valid.
-    #[error("the signed URL is not valid: {why}")]
+    #[error("the signed URL is not valid: {reason}")]
     BadAddress {
         /// Reason why the URL is not valid.
-        why: &'static str,
+        reason: &'static str,
     },
     /// The store failed.
     #[error(transparent)]
@@ -247,8 +247,8 @@ impl ExportFile {
         }
     }
 
-    fn damaged(&self, why: &'static str) -> FileError {
-        FileError::Damaged { file: format!("{}/{}", self.job, self.file.name), why }
+    fn damaged(&self, reason: &'static str) -> FileError {
+        FileError::Damaged { file: format!("{}/{}", self.job, self.file.name), reason }
     }
 
     fn gzip_at(&self) -> AttemptFile<'_> {

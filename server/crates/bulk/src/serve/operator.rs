@@ -31,12 +31,12 @@ use crate::{ExportLevel, GuideVersion};
 #[derive(Debug, thiserror::Error)]
 pub enum OperatorError {
     /// A command-line option is invalid.
-    #[error("{flag}: {why}")]
+    #[error("{flag}: {reason}")]
     Flag {
         /// The option as typed.
         flag: &'static str,
         /// Reason and remedy.
-        why: String,
+        reason: String,
     },
     /// The export request was rejected.
     #[error(transparent)]
@@ -59,8 +59,12 @@ impl From<KickOffError> for OperatorError {
     fn from(error: KickOffError) -> Self {
         // Operators type command-line options, so errors name the option instead of the parameter.
         match error {
-            KickOffError::Parameter { name, why } if name == "_type" => Self::Flag { flag: "--type", why },
-            KickOffError::Parameter { name, why } if name == "_since" => Self::Flag { flag: "--since", why },
+            KickOffError::Parameter { name, reason } if name == "_type" => {
+                Self::Flag { flag: "--type", reason }
+            }
+            KickOffError::Parameter { name, reason } if name == "_since" => {
+                Self::Flag { flag: "--since", reason }
+            }
             error => Self::KickOff(error),
         }
     }

@@ -14,7 +14,7 @@ use trefoil_bulk::{
     ObjectBucket, TypeAccess,
 };
 
-use crate::support::{World, bytes_of, finish, until};
+use crate::support::{Setup, bytes_of, finish, until};
 
 /// Length of a part of an upload.
 const PART: u64 = 8 << 20;
@@ -38,24 +38,24 @@ fn in_bucket(server: &TestObjectStore, patience: Duration, options: &mut BulkOpt
 }
 
 /// Adds patients with about this many bytes of incompressible text each.
-async fn fill(world: &World, count: u32, bytes: usize) {
+async fn fill(setup: &Setup, count: u32, bytes: usize) {
     for number in 0..count {
         let mut random = fastrand::Rng::with_seed(number.into());
         let noise: String = std::iter::repeat_with(|| random.alphanumeric()).take(bytes).collect();
-        world.put("Patient", &format!("p{number:04}"), json!({ "language": noise })).await;
+        setup.put("Patient", &format!("p{number:04}"), json!({ "language": noise })).await;
     }
 }
 
-async fn start(world: &World, bulk: &Bulk) -> String {
-    bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap()
+async fn start(setup: &Setup, bulk: &Bulk) -> String {
+    bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap()
 }
 
 /// Returns the files of a manifest with their names.
-async fn files(world: &World, bulk: &Bulk, job: &str, manifest: &Value) -> Vec<(String, ExportFile)> {
+async fn files(setup: &Setup, bulk: &Bulk, job: &str, manifest: &Value) -> Vec<(String, ExportFile)> {
     let mut names = Vec::new();
     for file in manifest["output"].as_array().unwrap() {
         let name = file["url"].as_str().unwrap().rsplit('/').next().unwrap();
-        names.push((name.to_owned(), bulk.file(job, name, "client", world.now()).await.unwrap()));
+        names.push((name.to_owned(), bulk.file(job, name, "client", setup.now()).await.unwrap()));
     }
     names
 }
@@ -80,18 +80,18 @@ fn keys(server: &TestObjectStore) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bucket_contains_the_bytes_of_a_folder() {
     let server = TestObjectStore::start().unwrap();
-    let world = World::new();
-    fill(&world, 2_100, 10_000).await;
-    let remote = world.reopened_with(|options| in_bucket(&server, PATIENCE, options));
-    let job = start(&world, &world.bulk).await;
-    let local_files = files(&world, &world.bulk, &job, &finish(&world.bulk, &job, world.now()).await).await;
-    let job = start(&world, &remote).await;
-    let manifest = finish(&remote, &job, world.now()).await;
-    let remote_files = files(&world, &remote, &job, &manifest).await;
+    let setup = Setup::new();
+    fill(&setup, 2_100, 10_000).await;
+    let remote = setup.reopened_with(|options| in_bucket(&server, PATIENCE, options));
+    let job = start(&setup, &setup.bulk).await;
+    let local_files = files(&setup, &setup.bulk, &job, &finish(&setup.bulk, &job, setup.now()).await).await;
+    let job = start(&setup, &remote).await;
+    let manifest = finish(&remote, &job, setup.now()).await;
+    let remote_files = files(&setup, &remote, &job, &manifest).await;
     assert_eq!(remote_files.len(), local_files.len());
     for ((name, file), (local_name, local)) in remote_files.iter().zip(&local_files) {
         assert_eq!(name, local_name);
-        let key = format!("one/two/{}/exports/{job}/1.{name}", world.store.id());
+        let key = format!("one/two/{}/exports/{job}/1.{name}", setup.store.id());
         assert!(keys(&server).contains(&key), "{key}");
         for encoding in [ContentEncoding::Identity, ContentEncoding::Gzip] {
             let whole = bytes_of(local, encoding, None).await;
@@ -105,12 +105,12 @@ async fn a_bucket_contains_the_bytes_of_a_folder() {
             }
             // Without a token, directly from the bucket, with the type and coding of the file.
             let url = file.signed_url(encoding, Duration::from_secs(60)).await.unwrap().unwrap();
-            let answer = reqwest::get(&url).await.unwrap();
-            assert_eq!(answer.status(), 200);
-            assert_eq!(answer.headers()["content-type"], "application/fhir+ndjson");
-            let coding = answer.headers().get("content-encoding").map(|coding| coding.to_str().unwrap());
+            let response = reqwest::get(&url).await.unwrap();
+            assert_eq!(response.status(), 200);
+            assert_eq!(response.headers()["content-type"], "application/fhir+ndjson");
+            let coding = response.headers().get("content-encoding").map(|coding| coding.to_str().unwrap());
             assert_eq!(coding, (encoding == ContentEncoding::Gzip).then_some("gzip"));
-            assert!(answer.bytes().await.unwrap() == whole);
+            assert!(response.bytes().await.unwrap() == whole);
         }
     }
     let uploads = server.take_requests();
@@ -122,9 +122,9 @@ async fn a_bucket_contains_the_bytes_of_a_folder() {
     std::fs::create_dir_all(foreign.parent().unwrap()).unwrap();
     std::fs::write(&foreign, "x").unwrap();
     server.take_requests();
-    remote.sweep(world.now()).await.unwrap();
-    remote.delete(&job, "client", world.now()).await.unwrap();
-    let own = format!("one/two/{}/exports/", world.store.id());
+    remote.sweep(setup.now()).await.unwrap();
+    remote.delete(&job, "client", setup.now()).await.unwrap();
+    let own = format!("one/two/{}/exports/", setup.store.id());
     let requests = server.take_requests();
     let lists = requests.iter().filter(|request| request.contains("list-type"));
     for request in lists {
@@ -139,12 +139,12 @@ async fn a_bucket_contains_the_bytes_of_a_folder() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_changed_object_is_not_sent_completely() {
     let server = TestObjectStore::start().unwrap();
-    let world = World::with(|options| in_bucket(&server, PATIENCE, options));
-    fill(&world, 300, 10_000).await;
-    let job = start(&world, &world.bulk).await;
-    finish(&world.bulk, &job, world.now()).await;
+    let setup = Setup::with(|options| in_bucket(&server, PATIENCE, options));
+    fill(&setup, 300, 10_000).await;
+    let job = start(&setup, &setup.bulk).await;
+    finish(&setup.bulk, &job, setup.now()).await;
     let (_, file) =
-        files(&world, &world.bulk, &job, &finish(&world.bulk, &job, world.now()).await).await.remove(0);
+        files(&setup, &setup.bulk, &job, &finish(&setup.bulk, &job, setup.now()).await).await.remove(0);
     let key = keys(&server).into_iter().find(|key| key.ends_with("Patient.0001.ndjson")).unwrap();
     let object = server.objects().join(&key);
     let mut bytes = std::fs::read(&object).unwrap();
@@ -181,10 +181,10 @@ async fn a_changed_object_is_not_sent_completely() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_export_survives_short_faults_and_waits_for_the_end_of_long_ones() {
     let server = TestObjectStore::start().unwrap();
-    let patient = World::with(|options| in_small_files(&server, PATIENCE, options));
-    let impatient = World::with(|options| in_small_files(&server, Duration::from_millis(300), options));
-    for world in [&patient, &impatient] {
-        fill(world, 100, 10_000).await;
+    let patient = Setup::with(|options| in_small_files(&server, PATIENCE, options));
+    let impatient = Setup::with(|options| in_small_files(&server, Duration::from_millis(300), options));
+    for setup in [&patient, &impatient] {
+        fill(setup, 100, 10_000).await;
     }
     let expected = complete(&patient).await;
     assert_eq!(expected.len(), 4);
@@ -193,30 +193,30 @@ async fn an_export_survives_short_faults_and_waits_for_the_end_of_long_ones() {
         server.fail(fault, 2);
         assert_eq!(complete(&patient).await, expected, "{fault:?}");
         // The bucket is away for a long time.
-        let world = &impatient;
+        let setup = &impatient;
         server.fail(fault, usize::MAX);
-        let job = start(world, &world.bulk).await;
-        until("the worker waits", async || world.bulk.running_jobs() == 0).await;
-        let status = world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap();
+        let job = start(setup, &setup.bulk).await;
+        until("the worker waits", async || setup.bulk.running_jobs() == 0).await;
+        let status = setup.bulk.status(&job, 1, "client", &TypeAccess::All, setup.now()).await.unwrap();
         assert!(matches!(status, JobStatus::InProgress { .. }), "{fault:?}: {status:?}");
         server.recover();
-        world.pass(Duration::from_secs(61));
-        world.bulk.take_over_expired(world.now()).await.unwrap();
-        let manifest = finish(&world.bulk, &job, world.now()).await;
-        assert_eq!(contents(world, &world.bulk, &job, &manifest).await, expected, "{fault:?}");
+        setup.pass(Duration::from_secs(61));
+        setup.bulk.take_over_expired(setup.now()).await.unwrap();
+        let manifest = finish(&setup.bulk, &job, setup.now()).await;
+        assert_eq!(contents(setup, &setup.bulk, &job, &manifest).await, expected, "{fault:?}");
         // Downloads say that they can be repeated.
-        let (_, file) = files(world, &world.bulk, &job, &manifest).await.remove(0);
+        let (_, file) = files(setup, &setup.bulk, &job, &manifest).await.remove(0);
         server.fail(fault, usize::MAX);
         assert!(matches!(file.open(ContentEncoding::Identity).await, Err(FileError::Unavailable(_))));
         assert!(matches!(file.open(ContentEncoding::Gzip).await, Err(FileError::Unavailable(_))));
         server.recover();
     }
     // A bucket that denies access does so until an administrator changes it.
-    let world = &patient;
+    let setup = &patient;
     server.fail(Fault::AccessDenied, usize::MAX);
-    let job = start(world, &world.bulk).await;
-    until("the export fails", async || world.bulk.running_jobs() == 0).await;
-    match world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap() {
+    let job = start(setup, &setup.bulk).await;
+    until("the export fails", async || setup.bulk.running_jobs() == 0).await;
+    match setup.bulk.status(&job, 1, "client", &TypeAccess::All, setup.now()).await.unwrap() {
         JobStatus::Failed { by_data: false, reason } => assert!(reason.contains("denied access"), "{reason}"),
         other => panic!("{other:?}"),
     }
@@ -233,11 +233,11 @@ async fn an_upload_is_complete_although_the_answer_was_lost() {
     // The request is repeated, and the repeated one does not find the upload. Without patience it is not
     // repeated.
     for (patience, requests) in [(PATIENCE, 2), (Duration::ZERO, 1)] {
-        let world = World::with(|options| in_bucket(&server, patience, options));
-        fill(&world, 1_000, 10_000).await;
+        let setup = Setup::with(|options| in_bucket(&server, patience, options));
+        fill(&setup, 1_000, 10_000).await;
         server.fail(Fault::LostCompletion, 1);
         server.take_requests();
-        let manifest = complete(&world).await;
+        let manifest = complete(&setup).await;
         assert_eq!(manifest[0].1.iter().filter(|byte| **byte == b'\n').count(), 1_000);
         // The file was not written again.
         let sent_requests = server.take_requests();
@@ -252,15 +252,15 @@ async fn an_upload_is_complete_although_the_answer_was_lost() {
 }
 
 /// Runs an export, and returns the contents of its files with their names.
-async fn complete(world: &World) -> Vec<(String, Vec<u8>)> {
-    let job = start(world, &world.bulk).await;
-    let manifest = finish(&world.bulk, &job, world.now()).await;
-    contents(world, &world.bulk, &job, &manifest).await
+async fn complete(setup: &Setup) -> Vec<(String, Vec<u8>)> {
+    let job = start(setup, &setup.bulk).await;
+    let manifest = finish(&setup.bulk, &job, setup.now()).await;
+    contents(setup, &setup.bulk, &job, &manifest).await
 }
 
-async fn contents(world: &World, bulk: &Bulk, job: &str, manifest: &Value) -> Vec<(String, Vec<u8>)> {
+async fn contents(setup: &Setup, bulk: &Bulk, job: &str, manifest: &Value) -> Vec<(String, Vec<u8>)> {
     let mut contents = Vec::new();
-    for (name, file) in files(world, bulk, job, manifest).await {
+    for (name, file) in files(setup, bulk, job, manifest).await {
         contents.push((name, bytes_of(&file, ContentEncoding::Identity, None).await));
     }
     contents
@@ -269,24 +269,24 @@ async fn contents(world: &World, bulk: &Bulk, job: &str, manifest: &Value) -> Ve
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_export_and_a_lost_lease_leave_no_upload() {
     let server = TestObjectStore::start().unwrap();
-    let world = World::with(|options| in_bucket(&server, PATIENCE, options));
-    fill(&world, 2_000, 10_000).await;
+    let setup = Setup::with(|options| in_bucket(&server, PATIENCE, options));
+    fill(&setup, 2_000, 10_000).await;
     for is_delete in [true, false] {
-        let job = start(&world, &world.bulk).await;
+        let job = start(&setup, &setup.bulk).await;
         // The upload of the only file has begun.
-        until("an upload", async || server.open_uploads().unwrap() > 0 || world.bulk.running_jobs() == 0)
+        until("an upload", async || server.open_uploads().unwrap() > 0 || setup.bulk.running_jobs() == 0)
             .await;
         if is_delete {
-            world.bulk.delete(&job, "client", world.now()).await.unwrap();
+            setup.bulk.delete(&job, "client", setup.now()).await.unwrap();
         } else {
             // Another process takes the job, and writes under another attempt.
-            let other = world.reopened();
+            let other = setup.reopened();
             other.resume().await.unwrap();
-            let manifest = finish(&other, &job, world.now()).await;
+            let manifest = finish(&other, &job, setup.now()).await;
             assert_eq!(manifest["output"][0]["count"], 2_000);
         }
         until("the upload is aborted", async || {
-            world.bulk.running_jobs() == 0 && server.open_uploads().unwrap() == 0
+            setup.bulk.running_jobs() == 0 && server.open_uploads().unwrap() == 0
         })
         .await;
         if is_delete {
@@ -298,15 +298,15 @@ async fn a_deleted_export_and_a_lost_lease_leave_no_upload() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upload_that_begins_during_a_deletion_is_aborted() {
     let server = TestObjectStore::start().unwrap();
-    let world = World::with(|options| in_bucket(&server, PATIENCE, options));
-    fill(&world, 1_000, 10_000).await;
+    let setup = Setup::with(|options| in_bucket(&server, PATIENCE, options));
+    fill(&setup, 1_000, 10_000).await;
     server.delay_uploads(Duration::from_millis(200));
-    let job = start(&world, &world.bulk).await;
+    let job = start(&setup, &setup.bulk).await;
     let has_sent = |method: &str, query: &str| {
         server.take_requests().iter().any(|request| request.starts_with(method) && request.contains(query))
     };
     until("an upload is requested", async || has_sent("POST", "?uploads")).await;
-    world.bulk.delete(&job, "client", world.now()).await.unwrap();
+    setup.bulk.delete(&job, "client", setup.now()).await.unwrap();
     // The worker has stopped before the answer with the id of the upload.
     until("the upload is aborted", async || has_sent("DELETE", "uploadId=")).await;
     until("no upload is left", async || server.open_uploads().unwrap() == 0).await;
@@ -316,23 +316,23 @@ async fn an_upload_that_begins_during_a_deletion_is_aborted() {
 async fn a_slow_upload_keeps_its_lease() {
     const STEP: Duration = Duration::from_millis(50);
     let server = TestObjectStore::start().unwrap();
-    let world = World::with(|options| {
+    let setup = Setup::with(|options| {
         in_bucket(&server, PATIENCE, options);
         options.lease = jiff::SignedDuration::from_millis(900);
     });
-    fill(&world, 10, 1_000).await;
+    fill(&setup, 10, 1_000).await;
     server.delay_uploads(Duration::from_secs(3));
-    let other = world.reopened();
+    let other = setup.reopened();
     let begin = Instant::now();
-    let job = start(&world, &world.bulk).await;
+    let job = start(&setup, &setup.bulk).await;
     // Another process looks for leases that have expired while the only file is uploaded.
-    while world.bulk.running_jobs() > 0 {
+    while setup.bulk.running_jobs() > 0 {
         tokio::time::sleep(STEP).await;
-        world.pass(STEP);
-        other.take_over_expired(world.now()).await.unwrap();
+        setup.pass(STEP);
+        other.take_over_expired(setup.now()).await.unwrap();
         assert_eq!(other.running_jobs(), 0, "the lease was lost after {:?}", begin.elapsed());
     }
     assert!(begin.elapsed() > Duration::from_secs(3));
-    finish(&other, &job, world.now()).await;
-    assert_eq!(keys(&server), [format!("one/two/{}/exports/{job}/1.Patient.0001.ndjson", world.store.id())]);
+    finish(&other, &job, setup.now()).await;
+    assert_eq!(keys(&server), [format!("one/two/{}/exports/{job}/1.Patient.0001.ndjson", setup.store.id())]);
 }

@@ -11,11 +11,11 @@ use trefoil_bulk::{
     TypeAccess,
 };
 
-use crate::support::{RETENTION, World, bytes_of, finish};
+use crate::support::{RETENTION, Setup, bytes_of, finish};
 
-/// Returns a world with a completed export, the id of its job, and its output file of some MiB.
-async fn world_and_file() -> (World, String, ExportFile) {
-    let world = World::new();
+/// Returns a setup with a completed export, the id of its job, and its output file of some MiB.
+async fn setup_and_file() -> (Setup, String, ExportFile) {
+    let setup = Setup::new();
     for number in 0..700_u32 {
         // Text with low compressibility.
         let mut state = number;
@@ -25,12 +25,12 @@ async fn world_and_file() -> (World, String, ExportFile) {
                 char::from(b'a' + (state >> 24) as u8 % 26)
             })
             .collect();
-        world.put("Patient", &format!("p{number}"), json!({ "language": noise })).await;
+        setup.put("Patient", &format!("p{number}"), json!({ "language": noise })).await;
     }
-    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
-    finish(&world.bulk, &job, world.now()).await;
-    let file = world.bulk.file(&job, "Patient.0001.ndjson", "client", world.now()).await.unwrap();
-    (world, job, file)
+    let job = setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap();
+    finish(&setup.bulk, &job, setup.now()).await;
+    let file = setup.bulk.file(&job, "Patient.0001.ndjson", "client", setup.now()).await.unwrap();
+    (setup, job, file)
 }
 
 fn unpacked(gzip: &[u8]) -> Vec<u8> {
@@ -41,7 +41,7 @@ fn unpacked(gzip: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn ranges_and_gzip_contain_the_same_bytes() {
-    let (world, job, file) = world_and_file().await;
+    let (setup, job, file) = setup_and_file().await;
     let text = bytes_of(&file, ContentEncoding::Identity, None).await;
     assert!(text.len() > 2 << 20, "the file has more than two gzip blocks: {}", text.len());
     let gzip = bytes_of(&file, ContentEncoding::Gzip, None).await;
@@ -55,22 +55,22 @@ async fn ranges_and_gzip_contain_the_same_bytes() {
     }
     assert_ne!(file.etag(ContentEncoding::Identity), file.etag(ContentEncoding::Gzip));
     // Several concurrent requests for a gzip that does not exist yet.
-    let again = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
-    finish(&world.bulk, &again, world.now()).await;
-    let other = world.bulk.file(&again, "Patient.0001.ndjson", "client", world.now()).await.unwrap();
+    let again = setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap();
+    finish(&setup.bulk, &again, setup.now()).await;
+    let other = setup.bulk.file(&again, "Patient.0001.ndjson", "client", setup.now()).await.unwrap();
     let all = (0..8).map(|_| bytes_of(&other, ContentEncoding::Gzip, None));
     for download in futures_util::future::join_all(all).await {
         assert!(download == gzip, "equal texts have equal gzip bytes");
     }
     assert_eq!(other.etag(ContentEncoding::Gzip), file.etag(ContentEncoding::Gzip));
-    world.bulk.delete(&job, "client", world.now()).await.unwrap();
-    assert!(!world.folder_of(&job).exists());
+    setup.bulk.delete(&job, "client", setup.now()).await.unwrap();
+    assert!(!setup.folder_of(&job).exists());
 }
 
 #[tokio::test]
 async fn a_damaged_file_is_rejected() {
-    let (world, job, file) = world_and_file().await;
-    let path = world.folder_of(&job).join("1.Patient.0001.ndjson");
+    let (setup, job, file) = setup_and_file().await;
+    let path = setup.folder_of(&job).join("1.Patient.0001.ndjson");
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[1_500_000] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
@@ -92,9 +92,9 @@ async fn a_damaged_file_is_rejected() {
 
 #[tokio::test]
 async fn a_damaged_gzip_is_made_again() {
-    let (world, job, file) = world_and_file().await;
+    let (setup, job, file) = setup_and_file().await;
     let gzip = bytes_of(&file, ContentEncoding::Gzip, None).await;
-    let path = world.folder_of(&job).join("1.Patient.0001.ndjson.gzip1");
+    let path = setup.folder_of(&job).join("1.Patient.0001.ndjson.gzip1");
     let sum = path.with_extension("gzip1.sum");
     assert_eq!(std::fs::read(&path).unwrap(), gzip);
     let flipped = |at: usize| {
@@ -115,41 +115,41 @@ async fn a_damaged_gzip_is_made_again() {
     assert!(bytes_of(&file, ContentEncoding::Gzip, None).await == gzip);
     // A process that did not write the gzip also compares it with its hash.
     std::fs::write(&path, flipped(gzip.len() / 3)).unwrap();
-    let bulk = world.reopened();
-    let file = bulk.file(&job, "Patient.0001.ndjson", "client", world.now()).await.unwrap();
+    let bulk = setup.reopened();
+    let file = bulk.file(&job, "Patient.0001.ndjson", "client", setup.now()).await.unwrap();
     assert!(bytes_of(&file, ContentEncoding::Gzip, None).await == gzip);
 }
 
 #[tokio::test]
 async fn a_folder_that_cannot_be_written_fails_the_job_and_says_so() {
-    let world = World::new();
-    world.put("Patient", "p", json!({})).await;
-    let folder = world.dir.path().join("exports");
+    let setup = Setup::new();
+    setup.put("Patient", "p", json!({})).await;
+    let folder = setup.dir.path().join("exports");
     std::fs::remove_dir(&folder).unwrap();
     std::fs::write(&folder, "not a folder").unwrap();
-    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
+    let job = setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap();
     let reason = loop {
-        match world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap() {
+        match setup.bulk.status(&job, 1, "client", &TypeAccess::All, setup.now()).await.unwrap() {
             JobStatus::Failed { by_data: false, reason } => break reason,
             JobStatus::InProgress { .. } => tokio::task::yield_now().await,
             other => panic!("{other:?}"),
         }
     };
     assert!(reason.contains("an output file could not be written"), "{reason}");
-    assert!(!reason.contains(world.dir.path().to_str().unwrap()), "paths are for the log: {reason}");
+    assert!(!reason.contains(setup.dir.path().to_str().unwrap()), "paths are for the log: {reason}");
 }
 
 #[tokio::test]
 async fn polls_are_limited_if_a_limit_is_configured() {
-    let world = World::with(|options| options.poll_limit = Some(3));
-    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
-    let poll = || world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now());
+    let setup = Setup::with(|options| options.poll_limit = Some(3));
+    let job = setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap();
+    let poll = || setup.bulk.status(&job, 1, "client", &TypeAccess::All, setup.now());
     for _ in 0..3 {
         assert!(!matches!(poll().await.unwrap(), JobStatus::TooSoon { .. }));
     }
-    world.pass(std::time::Duration::from_secs(20));
+    setup.pass(std::time::Duration::from_secs(20));
     assert!(matches!(poll().await.unwrap(), JobStatus::TooSoon { retry_after_s: 40 }));
-    world.pass(std::time::Duration::from_secs(40));
+    setup.pass(std::time::Duration::from_secs(40));
     assert!(!matches!(poll().await.unwrap(), JobStatus::TooSoon { .. }));
 }
 
@@ -174,17 +174,17 @@ async fn a_signed_url_opens_one_file_until_it_expires() {
         AddressSigning { mac: Arc::new(mac), lifetime: Duration::from_secs(300) }
     };
     let key = Arc::new(Mutex::new("the key"));
-    let world = World::with(|options| options.signing = Some(signing(&key)));
-    world.put("Patient", "p", json!({})).await;
-    world.put("Observation", "o", json!({})).await;
-    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
-    let manifest = finish(&world.bulk, &job, world.now()).await;
+    let setup = Setup::with(|options| options.signing = Some(signing(&key)));
+    setup.put("Patient", "p", json!({})).await;
+    setup.put("Observation", "o", json!({})).await;
+    let job = setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap();
+    let manifest = finish(&setup.bulk, &job, setup.now()).await;
     assert_eq!(manifest["requiresAccessToken"], false);
     let url = |at: usize, manifest: &Value| manifest["output"][at]["url"].as_str().unwrap().to_owned();
     let (first, second) = (url(0, &manifest), url(1, &manifest));
     let ((name, signature), (other, other_signature)) = (parts_of(&first), parts_of(&second));
     let open = async |name: &str, signature: &AddressSignature<'_>| {
-        let file = world.bulk.signed_file(&job, name, signature, world.now()).await;
+        let file = setup.bulk.signed_file(&job, name, signature, setup.now()).await;
         file.map(|_| ()).map_err(|error| error.to_string())
     };
     assert_eq!(open(name, &signature).await, Ok(()));
@@ -207,36 +207,36 @@ async fn a_signed_url_opens_one_file_until_it_expires() {
     assert_eq!(open(name, &signature).await, does_not_fit);
     *key.lock().unwrap() = "the key";
     // A manifest that is read again soon is unchanged; later, it contains new URLs.
-    let again = async || finish(&world.bulk, &job, world.now()).await;
-    world.pass(Duration::from_secs(1));
+    let again = async || finish(&setup.bulk, &job, setup.now()).await;
+    setup.pass(Duration::from_secs(1));
     assert_eq!(url(0, &again().await), first);
-    world.pass(Duration::from_secs(149));
+    setup.pass(Duration::from_secs(149));
     assert_ne!(url(0, &again().await), first);
-    world.pass(Duration::from_secs(150));
+    setup.pass(Duration::from_secs(150));
     assert_eq!(open(name, &signature).await, Err("the signed URL is not valid: it has expired".to_owned()));
     let renewed = url(0, &again().await);
     assert_eq!(open(name, &parts_of(&renewed).1).await, Ok(()));
     // Signed URLs are returned only to clients that may read every exported type.
     let few = TypeAccess::only(["Patient"]);
-    let status = world.bulk.status(&job, 1, "client", &few, world.now()).await.unwrap();
+    let status = setup.bulk.status(&job, 1, "client", &few, setup.now()).await.unwrap();
     assert!(matches!(status, JobStatus::Forbidden { kind } if kind == "Observation"));
     // No signed URL is valid after its job has expired.
-    world.pass(RETENTION - Duration::from_secs(310));
+    setup.pass(RETENTION - Duration::from_secs(310));
     let last = url(0, &again().await);
     let ends: i64 = parts_of(&last).1.expires.parse().unwrap();
-    assert!(ends - world.now().as_second() <= 10);
-    world.bulk.delete(&job, "client", world.now()).await.unwrap();
-    let gone = world.bulk.signed_file(&job, name, &parts_of(&last).1, world.now()).await;
+    assert!(ends - setup.now().as_second() <= 10);
+    setup.bulk.delete(&job, "client", setup.now()).await.unwrap();
+    let gone = setup.bulk.signed_file(&job, name, &parts_of(&last).1, setup.now()).await;
     assert!(matches!(gone, Err(FileError::NotFound { .. })));
 }
 
 #[tokio::test]
 async fn signed_urls_are_rejected_if_they_are_disabled() {
-    let world = World::new();
-    world.put("Patient", "p", json!({})).await;
-    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
-    finish(&world.bulk, &job, world.now()).await;
+    let setup = Setup::new();
+    setup.put("Patient", "p", json!({})).await;
+    let job = setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap();
+    finish(&setup.bulk, &job, setup.now()).await;
     let signature = AddressSignature { expires: "9999999999", signature: "" };
-    let file = world.bulk.signed_file(&job, "Patient.0001.ndjson", &signature, world.now()).await;
+    let file = setup.bulk.signed_file(&job, "Patient.0001.ndjson", &signature, setup.now()).await;
     assert!(matches!(file, Err(FileError::BadAddress { .. })));
 }

@@ -11,24 +11,24 @@ use store::shared_memory::{SharedMemory, StopPoint, StoppingLink, StoreStep};
 use store::{Expect, Ledger as _, LedgerWrite, Store};
 use trefoil_bulk::{ExportLevel, FileError, InFlight, JobRequestError, KickOff, KickOffError, TypeAccess};
 
-use crate::support::{RETENTION, World, finish, until};
+use crate::support::{RETENTION, Setup, finish, until};
 
-async fn filled() -> World {
-    let world = World::new();
+async fn filled() -> Setup {
+    let setup = Setup::new();
     for number in 0..50 {
-        world.put("Patient", &format!("p{number:02}"), json!({ "birthDate": "1980-01-01" })).await;
+        setup.put("Patient", &format!("p{number:02}"), json!({ "birthDate": "1980-01-01" })).await;
         let subject = json!({ "reference": format!("Patient/p{number:02}") });
-        world
+        setup
             .put("Observation", &format!("o{number:02}"), json!({ "status": "final", "subject": subject }))
             .await;
     }
-    world
+    setup
 }
 
 /// Returns a node on a shared store, and its link, which can stop it.
-fn node(shared: &SharedMemory) -> (World, Arc<StoppingLink>) {
+fn node(shared: &SharedMemory) -> (Setup, Arc<StoppingLink>) {
     let link = Arc::<StoppingLink>::default();
-    (World::on(Store::shared_memory(shared, Arc::<StoppingLink>::clone(&link)), |_| {}), link)
+    (Setup::on(Store::shared_memory(shared, Arc::<StoppingLink>::clone(&link)), |_| {}), link)
 }
 
 /// Runs work until its node is stopped.
@@ -46,8 +46,8 @@ fn without_job(manifest: &Value) -> String {
 
 #[tokio::test]
 async fn the_manifest_has_the_fields_of_the_specification() {
-    let world = filled().await;
-    let manifest = world.export(ExportLevel::System, &[]).await;
+    let setup = filled().await;
+    let manifest = setup.export(ExportLevel::System, &[]).await;
     assert_eq!(manifest["request"], "https://s.example/fhir/R4/$export?the=query");
     assert_eq!(manifest["requiresAccessToken"], true);
     assert_eq!(manifest["error"], json!([]));
@@ -59,32 +59,32 @@ async fn the_manifest_has_the_fields_of_the_specification() {
 
 #[tokio::test]
 async fn an_export_without_resources_is_empty() {
-    let world = World::new();
-    world.put("Group", "empty", json!({ "type": "person", "actual": true })).await;
-    let manifest = world.export(ExportLevel::Group("empty".to_owned()), &[]).await;
+    let setup = Setup::new();
+    setup.put("Group", "empty", json!({ "type": "person", "actual": true })).await;
+    let manifest = setup.export(ExportLevel::Group("empty".to_owned()), &[]).await;
     assert_eq!((&manifest["output"], &manifest["error"]), (&json!([]), &json!([])));
 }
 
 #[tokio::test]
 async fn later_writes_are_not_exported_even_after_a_restart() {
-    let world = filled().await;
-    let undisturbed = world.export(ExportLevel::System, &[]).await;
-    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
-    world.put("Patient", "late", json!({})).await;
-    world.put("Patient", "p00", json!({ "birthDate": "1999-09-09" })).await;
-    world.resources.delete("Observation", "o01", None, world.now()).await.unwrap();
+    let setup = filled().await;
+    let undisturbed = setup.export(ExportLevel::System, &[]).await;
+    let job = setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap();
+    setup.put("Patient", "late", json!({})).await;
+    setup.put("Patient", "p00", json!({ "birthDate": "1999-09-09" })).await;
+    setup.resources.delete("Observation", "o01", None, setup.now()).await.unwrap();
     // A second process resumes the job. The worker of the first process finds the record changed and stops.
-    let restarted = world.reopened();
+    let restarted = setup.reopened();
     assert!(restarted.resume().await.unwrap() <= 1);
-    let manifest = finish(&restarted, &job, world.now()).await;
+    let manifest = finish(&restarted, &job, setup.now()).await;
     assert_eq!(without_job(&manifest), without_job(&undisturbed));
     for (file, same) in
         manifest["output"].as_array().unwrap().iter().zip(undisturbed["output"].as_array().unwrap())
     {
-        let text = world.file(&restarted, file["url"].as_str().unwrap()).await;
+        let text = setup.file(&restarted, file["url"].as_str().unwrap()).await;
         assert_eq!(
             text,
-            world.file(&world.bulk, same["url"].as_str().unwrap()).await,
+            setup.file(&setup.bulk, same["url"].as_str().unwrap()).await,
             "the resumed export has the same bytes"
         );
     }
@@ -92,53 +92,53 @@ async fn later_writes_are_not_exported_even_after_a_restart() {
 
 #[tokio::test]
 async fn jobs_and_files_belong_to_their_client_and_end() {
-    let world = filled().await;
-    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
-    let manifest = finish(&world.bulk, &job, world.now()).await;
+    let setup = filled().await;
+    let job = setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap();
+    let manifest = finish(&setup.bulk, &job, setup.now()).await;
     let name = manifest["output"][0]["url"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
-    let now = world.now();
+    let now = setup.now();
     assert!(matches!(
-        world.bulk.status(&job, 1, "other", &TypeAccess::All, now).await,
+        setup.bulk.status(&job, 1, "other", &TypeAccess::All, now).await,
         Err(JobRequestError::NotFound { .. })
     ));
-    assert!(matches!(world.bulk.delete(&job, "other", now).await, Err(JobRequestError::NotFound { .. })));
-    assert!(matches!(world.bulk.file(&job, &name, "other", now).await, Err(FileError::NotFound { .. })));
+    assert!(matches!(setup.bulk.delete(&job, "other", now).await, Err(JobRequestError::NotFound { .. })));
+    assert!(matches!(setup.bulk.file(&job, &name, "other", now).await, Err(FileError::NotFound { .. })));
     for name in ["", ".", "..", "../x", "Patient", "Nonsense.ndjson"] {
         assert!(
-            matches!(world.bulk.file(&job, name, "client", now).await, Err(FileError::NotFound { .. })),
+            matches!(setup.bulk.file(&job, name, "client", now).await, Err(FileError::NotFound { .. })),
             "{name}"
         );
     }
-    let folder = world.folder_of(&job);
+    let folder = setup.folder_of(&job);
     assert!(folder.exists());
-    assert!(world.bulk.delete(&job, "client", now).await.is_ok());
+    assert!(setup.bulk.delete(&job, "client", now).await.is_ok());
     assert!(!folder.exists(), "the files are removed");
-    assert!(matches!(world.bulk.delete(&job, "client", now).await, Err(JobRequestError::NotFound { .. })));
+    assert!(matches!(setup.bulk.delete(&job, "client", now).await, Err(JobRequestError::NotFound { .. })));
     assert!(matches!(
-        world.bulk.status(&job, 1, "client", &TypeAccess::All, now).await,
+        setup.bulk.status(&job, 1, "client", &TypeAccess::All, now).await,
         Err(JobRequestError::NotFound { .. })
     ));
 
-    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
-    finish(&world.bulk, &job, world.now()).await;
-    world.pass(RETENTION);
+    let job = setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap();
+    finish(&setup.bulk, &job, setup.now()).await;
+    setup.pass(RETENTION);
     assert!(matches!(
-        world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await,
+        setup.bulk.status(&job, 1, "client", &TypeAccess::All, setup.now()).await,
         Err(JobRequestError::NotFound { .. })
     ));
-    assert_eq!(world.bulk.sweep(world.now()).await.unwrap(), 1);
-    assert!(!world.folder_of(&job).exists());
+    assert_eq!(setup.bulk.sweep(setup.now()).await.unwrap(), 1);
+    assert!(!setup.folder_of(&job).exists());
 }
 
 #[tokio::test]
 async fn invalid_kick_offs_start_no_job() {
-    let world = filled().await;
-    world.put("Group", "g", json!({})).await;
+    let setup = filled().await;
+    setup.put("Group", "g", json!({})).await;
     let refusal = async |level: ExportLevel, query: &[(&str, &str)], groups: Option<&[&str]>| {
-        let mut request = world.request(level, query);
+        let mut request = setup.request(level, query);
         request.types = TypeAccess::only(["Patient"]);
         request.groups = groups.map(|groups| groups.iter().map(|g| (*g).to_owned()).collect());
-        world.bulk.kick_off(request, world.now()).await.err()
+        setup.bulk.kick_off(request, setup.now()).await.err()
     };
     let group = |id: &str| ExportLevel::Group(id.to_owned());
     assert!(matches!(refusal(group("none"), &[], None).await, Some(KickOffError::UnknownGroup { .. })));
@@ -149,23 +149,23 @@ async fn invalid_kick_offs_start_no_job() {
     assert!(refusal(group("g"), &[], Some(&["g"])).await.is_none());
     let type_ = [("_type", "Observation")];
     assert!(matches!(refusal(ExportLevel::System, &type_, None).await, Some(KickOffError::Forbidden { .. })));
-    let mut request = world.request(ExportLevel::System, &[]);
+    let mut request = setup.request(ExportLevel::System, &[]);
     request.types = TypeAccess::only(["Patient"]);
-    let job = world.bulk.kick_off(request, world.now()).await.unwrap();
-    let manifest = finish(&world.bulk, &job, world.now()).await;
+    let job = setup.bulk.kick_off(request, setup.now()).await.unwrap();
+    let manifest = finish(&setup.bulk, &job, setup.now()).await;
     assert_eq!(manifest["output"].as_array().unwrap().len(), 1, "types that are not granted are left out");
 }
 
 #[tokio::test]
 async fn omissions_are_listed_under_error() {
-    let world = filled().await;
+    let setup = filled().await;
     let mut request =
-        world.request(ExportLevel::System, &[("_nonsense", "id"), ("_type", "Patient,Nonsense")]);
+        setup.request(ExportLevel::System, &[("_nonsense", "id"), ("_type", "Patient,Nonsense")]);
     request.lenient = true;
-    let job = world.bulk.kick_off(request, world.now()).await.unwrap();
-    let manifest = finish(&world.bulk, &job, world.now()).await;
+    let job = setup.bulk.kick_off(request, setup.now()).await.unwrap();
+    let manifest = finish(&setup.bulk, &job, setup.now()).await;
     assert_eq!(manifest["error"][0]["type"], "OperationOutcome");
-    let text = world.file(&world.bulk, manifest["error"][0]["url"].as_str().unwrap()).await;
+    let text = setup.file(&setup.bulk, manifest["error"][0]["url"].as_str().unwrap()).await;
     assert_eq!(text.lines().count(), 2);
     assert!(text.contains("_nonsense") && text.contains("Nonsense"), "{text}");
     assert_eq!(manifest["output"].as_array().unwrap().len(), 1);
@@ -185,36 +185,36 @@ async fn running_exports_are_limited_in_bytes() {
             "the running exports of all clients have together reached the limit of 20000 bytes",
         ),
     ] {
-        let world = World::with(|options| {
+        let setup = Setup::with(|options| {
             options.in_flight = InFlight { of_client, of_all };
             options.file_size = 4_000;
         });
         for number in 0..3_000 {
-            world.put("Patient", &format!("p{number}"), json!({})).await;
+            setup.put("Patient", &format!("p{number}"), json!({})).await;
         }
         let begin = async |client: &str| {
-            let mut request = world.request(ExportLevel::System, &[]);
+            let mut request = setup.request(ExportLevel::System, &[]);
             client.clone_into(&mut request.client_id);
-            world.bulk.kick_off(request, world.now()).await
+            setup.bulk.kick_off(request, setup.now()).await
         };
         let job = begin("client").await.unwrap();
         let refusal = loop {
             match begin("client").await {
-                Ok(more) => world.bulk.delete(&more, "client", world.now()).await.unwrap(),
+                Ok(more) => setup.bulk.delete(&more, "client", setup.now()).await.unwrap(),
                 Err(error) => break error,
             }
             tokio::task::yield_now().await;
         };
         assert!(
-            matches!(&refusal, KickOffError::TooManyExports { why, retry_after_s: 10 } if why == says),
+            matches!(&refusal, KickOffError::TooManyExports { reason, retry_after_s: 10 } if reason == says),
             "{refusal}"
         );
         // A limit for all clients also rejects another client's export; a limit per client does not.
         assert_eq!(begin("other").await.is_ok(), of_all.is_none());
         // Completed and deleted exports do not count towards the limit.
-        world.bulk.delete(&job, "client", world.now()).await.unwrap();
+        setup.bulk.delete(&job, "client", setup.now()).await.unwrap();
         let job = begin("client").await.unwrap();
-        crate::support::finish(&world.bulk, &job, world.now()).await;
+        crate::support::finish(&setup.bulk, &job, setup.now()).await;
         assert!(begin("client").await.is_ok());
     }
 }
@@ -222,14 +222,14 @@ async fn running_exports_are_limited_in_bytes() {
 #[tokio::test]
 async fn exports_that_start_at_the_same_time_are_limited() {
     let dir = tempfile::tempdir().unwrap();
-    let world = World::on(Store::open(dir.path()).unwrap(), |options| options.file_size = 2_000);
+    let setup = Setup::on(Store::open(dir.path()).unwrap(), |options| options.file_size = 2_000);
     for number in 0..1_000 {
-        world.put("Patient", &format!("p{number}"), json!({})).await;
+        setup.put("Patient", &format!("p{number}"), json!({})).await;
     }
-    let begin = || world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now());
+    let begin = || setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now());
     let results = join_all((0..60).map(|_| begin())).await;
     // Some of them may have ended meanwhile.
-    assert!(world.bulk.running_jobs() <= 50, "{} exports run", world.bulk.running_jobs());
+    assert!(setup.bulk.running_jobs() <= 50, "{} exports run", setup.bulk.running_jobs());
     assert!(results.iter().filter(|job| job.is_ok()).count() >= 50);
 }
 
@@ -238,7 +238,7 @@ async fn exports_that_start_at_the_same_time_at_several_nodes_are_limited() {
     let shared = SharedMemory::default();
     let ((slow, link), (fast, fast_link)) = (node(&shared), node(&shared));
     let begin =
-        async |world: &World| world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await;
+        async |setup: &Setup| setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await;
     // 49 exports of the client run at another node.
     let job = begin(&fast).await.unwrap();
     finish(&fast.bulk, &job, fast.now()).await;
@@ -267,9 +267,9 @@ async fn exports_that_start_at_the_same_time_at_several_nodes_are_limited() {
     assert!(matches!(error, KickOffError::TooManyExports { .. }), "{error}");
     // A node that was overtaken below the limit checks again and starts its export.
     let stop = link.stop_at(StoreStep::Transaction, 1);
-    let other = async |world: &World| {
-        let request = KickOff { client_id: "other".to_owned(), ..world.request(ExportLevel::System, &[]) };
-        world.bulk.kick_off(request, world.now()).await
+    let other = async |setup: &Setup| {
+        let request = KickOff { client_id: "other".to_owned(), ..setup.request(ExportLevel::System, &[]) };
+        setup.bulk.kick_off(request, setup.now()).await
     };
     let mut late = pin!(other(&slow));
     until_stopped(&mut late, &stop).await;
@@ -281,22 +281,22 @@ async fn exports_that_start_at_the_same_time_at_several_nodes_are_limited() {
 
 #[tokio::test]
 async fn the_next_process_cleans_up_after_ended_exports() {
-    let world = World::with_files_of(300);
+    let setup = Setup::with_files_of(300);
     for number in 0..20 {
-        world.put("Patient", &format!("p{number}"), json!({})).await;
+        setup.put("Patient", &format!("p{number}"), json!({})).await;
     }
-    let request = || world.request(ExportLevel::System, &[]);
+    let request = || setup.request(ExportLevel::System, &[]);
     let [complete, damaged, gone] = [
-        world.bulk.kick_off(request(), world.now()).await.unwrap(),
-        world.bulk.kick_off(request(), world.now()).await.unwrap(),
-        world.bulk.kick_off(request(), world.now()).await.unwrap(),
+        setup.bulk.kick_off(request(), setup.now()).await.unwrap(),
+        setup.bulk.kick_off(request(), setup.now()).await.unwrap(),
+        setup.bulk.kick_off(request(), setup.now()).await.unwrap(),
     ];
     for job in [&complete, &damaged, &gone] {
-        finish(&world.bulk, job, world.now()).await;
+        finish(&setup.bulk, job, setup.now()).await;
     }
-    until("the exports are no longer open", async || world.bulk.running_jobs() == 0).await;
+    until("the exports are no longer open", async || setup.bulk.running_jobs() == 0).await;
     let keys = async |prefix: &str| -> Vec<String> {
-        let records = world.store.scan(prefix, None, 100, world.now()).await.unwrap();
+        let records = setup.store.scan(prefix, None, 100, setup.now()).await.unwrap();
         records.into_iter().map(|(key, _)| key).collect()
     };
     assert!(keys("bulk/open/").await.is_empty());
@@ -310,20 +310,20 @@ async fn the_next_process_cleans_up_after_ended_exports() {
     assert!(remaining.len() > 1);
     let deletes = [missing, format!("bulk/job/{gone}")].into_iter().chain(remaining);
     writes.extend(deletes.map(|key| LedgerWrite::delete(key, Expect::Any)));
-    world.store.write(writes, world.now()).await.unwrap();
-    let stray = world.folder_of(&complete).join("2.Patient.0001.ndjson");
+    setup.store.write(writes, setup.now()).await.unwrap();
+    let stray = setup.folder_of(&complete).join("2.Patient.0001.ndjson");
     std::fs::write(&stray, "{}\n").unwrap();
-    let files = |job: &str| std::fs::read_dir(world.folder_of(job)).map_or(0, Iterator::count);
+    let files = |job: &str| std::fs::read_dir(setup.folder_of(job)).map_or(0, Iterator::count);
     let (of_complete, of_damaged) = (files(&complete), files(&damaged));
-    let next = world.reopened();
+    let next = setup.reopened();
     assert_eq!(next.resume().await.unwrap(), 0);
     assert!(!stray.exists());
     assert_eq!((files(&complete), files(&damaged), files(&gone)), (of_complete - 1, of_damaged, 0));
-    assert_eq!(next.sweep(world.now()).await.unwrap(), 0);
+    assert_eq!(next.sweep(setup.now()).await.unwrap(), 0);
     assert_eq!((files(&complete), files(&damaged), files(&gone)), (of_complete - 1, of_damaged, 0));
     assert!(keys("bulk/open/").await.is_empty());
     // A deleted export leaves no records.
-    next.delete(&complete, "client", world.now()).await.unwrap();
+    next.delete(&complete, "client", setup.now()).await.unwrap();
     assert!(keys(&format!("bulk/file/{complete}/")).await.is_empty());
 }
 
@@ -333,27 +333,27 @@ fn a_delete_waits_for_the_writes_of_the_export() {
     let mut was_writing = false;
     for (turns, waits) in (0..60).map(|turns| (turns, false)).chain((0..20).map(|turns| (turns, true))) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let (world, job) = runtime.block_on(async {
-            let world = World::with_files_of(300);
+        let (setup, job) = runtime.block_on(async {
+            let setup = Setup::with_files_of(300);
             for number in 0..20 {
-                world.put("Patient", &format!("p{number}"), json!({})).await;
+                setup.put("Patient", &format!("p{number}"), json!({})).await;
             }
             let job =
-                world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
+                setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap();
             let start = Instant::now();
-            while waits && !world.folder_of(&job).exists() && start.elapsed() < Duration::from_secs(60) {
+            while waits && !setup.folder_of(&job).exists() && start.elapsed() < Duration::from_secs(60) {
                 tokio::task::yield_now().await;
             }
             for _ in 0..turns {
                 tokio::task::yield_now().await;
             }
-            was_writing |= world.folder_of(&job).exists() && world.bulk.running_jobs() > 0;
-            world.bulk.delete(&job, "client", world.now()).await.unwrap();
-            (world, job)
+            was_writing |= setup.folder_of(&job).exists() && setup.bulk.running_jobs() > 0;
+            setup.bulk.delete(&job, "client", setup.now()).await.unwrap();
+            (setup, job)
         });
         // Waits for all writes.
         drop(runtime);
-        assert!(!world.folder_of(&job).exists(), "files remain, deleted after {turns} turns");
+        assert!(!setup.folder_of(&job).exists(), "files remain, deleted after {turns} turns");
     }
     assert!(was_writing, "no export was deleted while it wrote");
 }
@@ -365,34 +365,34 @@ fn many_files_are_removed_after_the_answer_to_a_delete() {
     for stops in [false, true] {
         let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (first, second) = (runtime(), runtime());
-        let (world, job) = first.block_on(async {
-            let world = World::with_files_of(1);
+        let (setup, job) = first.block_on(async {
+            let setup = Setup::with_files_of(1);
             for number in 0..120 {
-                world.put("Patient", &format!("p{number}"), json!({})).await;
+                setup.put("Patient", &format!("p{number}"), json!({})).await;
             }
             let job =
-                world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
-            finish(&world.bulk, &job, world.now()).await;
-            until("the worker has ended", async || world.bulk.running_jobs() == 0).await;
-            world.bulk.delete(&job, "client", world.now()).await.unwrap();
-            assert!(world.folder_of(&job).exists(), "the delete has waited for the files");
-            let status = world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await;
+                setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap();
+            finish(&setup.bulk, &job, setup.now()).await;
+            until("the worker has ended", async || setup.bulk.running_jobs() == 0).await;
+            setup.bulk.delete(&job, "client", setup.now()).await.unwrap();
+            assert!(setup.folder_of(&job).exists(), "the delete has waited for the files");
+            let status = setup.bulk.status(&job, 1, "client", &TypeAccess::All, setup.now()).await;
             assert!(status.is_err(), "the export exists after its delete");
             if !stops {
-                until("the files are removed", async || !world.folder_of(&job).exists()).await;
-                let remaining = async || world.store.scan("bulk/", None, 100, world.now()).await.unwrap();
+                until("the files are removed", async || !setup.folder_of(&job).exists()).await;
+                let remaining = async || setup.store.scan("bulk/", None, 100, setup.now()).await.unwrap();
                 until("the records are removed", async || remaining().await.is_empty()).await;
             }
-            (world, job)
+            (setup, job)
         });
         drop(first);
         second.block_on(async {
             if stops {
-                world.reopened().resume().await.unwrap();
-                world.reopened().sweep(world.now()).await.unwrap();
+                setup.reopened().resume().await.unwrap();
+                setup.reopened().sweep(setup.now()).await.unwrap();
             }
-            assert!(!world.folder_of(&job).exists());
-            let remaining = async || world.store.scan("bulk/", None, 100, world.now()).await.unwrap();
+            assert!(!setup.folder_of(&job).exists());
+            let remaining = async || setup.store.scan("bulk/", None, 100, setup.now()).await.unwrap();
             until("the records are removed", async || remaining().await.is_empty()).await;
         });
     }
@@ -401,20 +401,20 @@ fn many_files_are_removed_after_the_answer_to_a_delete() {
 #[tokio::test]
 async fn an_export_that_is_deleted_during_its_cleaning_stays_open() {
     let shared = SharedMemory::default();
-    let ((world, link), (cleaning, cleaning_link)) = (node(&shared), node(&shared));
-    world.put("Patient", "p", json!({})).await;
-    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
-    finish(&world.bulk, &job, world.now()).await;
-    until("the worker has ended", async || world.bulk.running_jobs() == 0).await;
+    let ((setup, link), (cleaning, cleaning_link)) = (node(&shared), node(&shared));
+    setup.put("Patient", "p", json!({})).await;
+    let job = setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap();
+    finish(&setup.bulk, &job, setup.now()).await;
+    until("the worker has ended", async || setup.bulk.running_jobs() == 0).await;
     let put = LedgerWrite::put(format!("bulk/open/{job}"), "", Expect::Absent);
-    world.store.write(vec![put], world.now()).await.unwrap();
+    setup.store.write(vec![put], setup.now()).await.unwrap();
     // A node has cleaned up, and is about to remove the export from the list of open ones.
     let stop = cleaning_link.stop_at(StoreStep::Transaction, 0);
     let mut sweep = pin!(cleaning.bulk.sweep(cleaning.now()));
     until_stopped(&mut sweep, &stop).await;
     // Another one deletes the export, and stops before it removes the list of files.
     let crash = link.stop_at(StoreStep::Transaction, 1);
-    until_stopped(pin!(world.bulk.delete(&job, "client", world.now())), &crash).await;
+    until_stopped(pin!(setup.bulk.delete(&job, "client", setup.now())), &crash).await;
     stop.release();
     sweep.await.unwrap();
     let keys = async || {
@@ -428,22 +428,22 @@ async fn an_export_that_is_deleted_during_its_cleaning_stays_open() {
 
 #[tokio::test]
 async fn an_export_that_is_not_listed_as_open_is_resumed() {
-    let world = World::new();
-    world.put("Patient", "p", json!({})).await;
-    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
-    finish(&world.bulk, &job, world.now()).await;
-    until("the worker has ended", async || world.bulk.running_jobs() == 0).await;
+    let setup = Setup::new();
+    setup.put("Patient", "p", json!({})).await;
+    let job = setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap();
+    finish(&setup.bulk, &job, setup.now()).await;
+    until("the worker has ended", async || setup.bulk.running_jobs() == 0).await;
     // The record as it was before a process of an earlier version stopped.
     let key = format!("bulk/job/{job}");
-    let record = world.store.get(&key, world.now()).await.unwrap().unwrap();
+    let record = setup.store.get(&key, setup.now()).await.unwrap().unwrap();
     let mut running: Value = serde_json::from_slice(&record.value).unwrap();
     running["state"] = json!("running");
     let put = LedgerWrite::put(key, running.to_string(), Expect::Any);
-    world.store.write(vec![put], world.now()).await.unwrap();
-    let next = world.reopened();
+    setup.store.write(vec![put], setup.now()).await.unwrap();
+    let next = setup.reopened();
     assert_eq!(next.resume().await.unwrap(), 0);
-    world.pass(Duration::from_secs(61));
-    next.sweep(world.now()).await.unwrap();
-    next.sweep(world.now()).await.unwrap();
-    finish(&next, &job, world.now()).await;
+    setup.pass(Duration::from_secs(61));
+    next.sweep(setup.now()).await.unwrap();
+    next.sweep(setup.now()).await.unwrap();
+    finish(&next, &job, setup.now()).await;
 }

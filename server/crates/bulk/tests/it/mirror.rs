@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use store::Store;
 use trefoil_bulk::serve::operator;
 
-use crate::support::{BASE, World, cases, in_database, wait};
+use crate::support::{BASE, Setup, cases, in_database, wait};
 
 #[derive(Debug, Clone)]
 enum Write {
@@ -64,42 +64,42 @@ fn lines(folder: &Path) -> BTreeMap<String, Value> {
     contents
 }
 
-async fn export(world: &World, store: &Store, out: &Path, since: Option<String>) -> String {
-    world.pass(Duration::from_millis(1));
+async fn export(setup: &Setup, store: &Store, out: &Path, since: Option<String>) -> String {
+    setup.pass(Duration::from_millis(1));
     let request = operator::request(None, since, None);
-    operator::export(store, BASE, request, out, world.now(), |_, _| {}).await.unwrap();
+    operator::export(store, BASE, request, out, setup.now(), |_, _| {}).await.unwrap();
     let manifest: Value = serde_json::from_slice(&std::fs::read(out.join("manifest.json")).unwrap()).unwrap();
     manifest["transactionTime"].as_str().unwrap().to_owned()
 }
 
 /// Mirrors a history of writes from a server to another one on `store`.
 async fn mirror(rounds: &[Vec<Write>], original: Store, store: Store) {
-    let (world, mirror) = (World::on(original, |_| {}), Resources::at(store.clone(), BASE));
+    let (setup, mirror) = (Setup::on(original, |_| {}), Resources::at(store.clone(), BASE));
     let dir = tempfile::tempdir().unwrap();
     let (mut since, mut written) = (None, BTreeSet::new());
     for (number, round) in rounds.iter().enumerate() {
         for write in round {
             match *write {
                 Write::Put { kind, number, value } => {
-                    world.put(KINDS[kind], &number.to_string(), resource(KINDS[kind], value)).await;
+                    setup.put(KINDS[kind], &number.to_string(), resource(KINDS[kind], value)).await;
                     written.insert((KINDS[kind], number));
                 }
                 Write::Delete { kind, number } => {
-                    world.delete(KINDS[kind], &number.to_string()).await;
+                    setup.delete(KINDS[kind], &number.to_string()).await;
                     written.remove(&(KINDS[kind], number));
                 }
             }
         }
         let out = dir.path().join(number.to_string());
-        since = Some(export(&world, &world.store, &out, since).await);
+        since = Some(export(&setup, &setup.store, &out, since).await);
         let new_id = || unreachable!("every exported resource has an id");
         let (options, never) = (ImportOptions::default(), std::future::pending());
-        let report = mirror.import(vec![out], options, new_id, |_| {}, || world.now(), never).await.unwrap();
+        let report = mirror.import(vec![out], options, new_id, |_| {}, || setup.now(), never).await.unwrap();
         assert_eq!((report.bad_total, report.skipped_total), (0, 0), "{report:?}");
     }
     let (of_original, of_mirror) = (dir.path().join("original"), dir.path().join("mirror"));
-    export(&world, &world.store, &of_original, None).await;
-    export(&world, &store, &of_mirror, None).await;
+    export(&setup, &setup.store, &of_original, None).await;
+    export(&setup, &store, &of_mirror, None).await;
     assert_eq!(lines(&of_original), lines(&of_mirror));
     let names = written.into_iter().map(|(kind, number)| format!("\"{kind}\"/\"{number}\""));
     assert!(names.eq(lines(&of_mirror).into_keys()), "an export has exactly the resources that exist");

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use trefoil_bulk::{Bulk, ExportLevel, GuideVersion, JobRequestError, JobStatus, TypeAccess};
 
-use crate::support::{World, finish};
+use crate::support::{Setup, finish};
 
 /// Number of Patients, which is more than one page. Each third one has an Observation.
 const PATIENTS: usize = 620;
@@ -26,13 +26,13 @@ fn managing(number: usize) -> Value {
     json!({ "reference": format!("Organization/org{}", number % 3) })
 }
 
-async fn filled(file_size: u64) -> World {
-    let world = World::with(|options| {
+async fn filled(file_size: u64) -> Setup {
+    let setup = Setup::with(|options| {
         options.file_size = file_size;
         options.guide = GuideVersion::V3;
     });
     for number in 0..3 {
-        world.put("Organization", &format!("org{number}"), json!({})).await;
+        setup.put("Organization", &format!("org{number}"), json!({})).await;
     }
     let mut members = Vec::new();
     for number in 0..PATIENTS {
@@ -40,25 +40,25 @@ async fn filled(file_size: u64) -> World {
         // One resource is longer than the maximum length of a file.
         let long = if number == 300 { "x".repeat(6_000) } else { String::new() };
         let patient = json!({ "language": long, "managingOrganization": managing(number) });
-        world.put("Patient", &id, patient).await;
+        setup.put("Patient", &id, patient).await;
         if number % 3 == 0 {
             let subject = json!({ "reference": format!("Patient/{id}") });
-            world.put("Observation", &format!("o{number}"), json!({ "subject": subject })).await;
+            setup.put("Observation", &format!("o{number}"), json!({ "subject": subject })).await;
             members.push(json!({ "entity": { "reference": format!("Patient/{id}") } }));
         }
     }
-    world.put("Group", "g", json!({ "member": members })).await;
-    world
+    setup.put("Group", "g", json!({ "member": members })).await;
+    setup
 }
 
 /// Returns the names and contents of the files of a manifest.
-async fn files(world: &World, bulk: &Bulk, manifest: &Value) -> Vec<(String, String)> {
+async fn files(setup: &Setup, bulk: &Bulk, manifest: &Value) -> Vec<(String, String)> {
     let mut files = Vec::new();
     for list in ["output", "deleted"] {
         for file in manifest[list].as_array().into_iter().flatten() {
             let url = file["url"].as_str().unwrap();
             let name = url.rsplit('/').next().unwrap().to_owned();
-            files.push((name, world.file(bulk, url).await));
+            files.push((name, setup.file(bulk, url).await));
         }
     }
     files
@@ -96,14 +96,14 @@ type Files = Vec<(String, String)>;
 /// of scheduler steps. Returns the files of both exports.
 fn broken_off(level: &ExportLevel, query: &[(&str, &str)], steps: &[usize]) -> (Files, Files) {
     let first = runtime();
-    let world = first.block_on(filled(FILE_SIZE));
+    let setup = first.block_on(filled(FILE_SIZE));
     let since = first.block_on(async {
-        let since = world.store_time().await;
+        let since = setup.store_time().await;
         for number in (0..PATIENTS).step_by(5) {
-            world.delete("Patient", &format!("p{number:03}")).await;
+            setup.delete("Patient", &format!("p{number:03}")).await;
         }
         for number in (0..PATIENTS).step_by(2) {
-            world
+            setup
                 .put(
                     "Patient",
                     &format!("p{number:03}"),
@@ -116,16 +116,16 @@ fn broken_off(level: &ExportLevel, query: &[(&str, &str)], steps: &[usize]) -> (
     let query: Vec<_> = query.iter().map(|(name, value)| (*name, value.replace("$since", &since))).collect();
     let query: Vec<_> = query.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let undisturbed = first.block_on(async {
-        let manifest = world.export(level.clone(), &query).await;
-        files(&world, &world.bulk, &manifest).await
+        let manifest = setup.export(level.clone(), &query).await;
+        files(&setup, &setup.bulk, &manifest).await
     });
-    let request = world.request(level.clone(), &query);
-    let job = first.block_on(async { world.bulk.kick_off(request, world.now()).await.unwrap() });
+    let request = setup.request(level.clone(), &query);
+    let job = first.block_on(async { setup.bulk.kick_off(request, setup.now()).await.unwrap() });
     end(first);
     for steps in steps {
         let process = runtime();
         process.block_on(async {
-            let bulk = world.reopened();
+            let bulk = setup.reopened();
             bulk.resume().await.unwrap();
             for _ in 0..*steps {
                 tokio::task::yield_now().await;
@@ -135,12 +135,12 @@ fn broken_off(level: &ExportLevel, query: &[(&str, &str)], steps: &[usize]) -> (
     }
     let last = runtime();
     let resumed = last.block_on(async {
-        let bulk = world.reopened();
+        let bulk = setup.reopened();
         bulk.resume().await.unwrap();
-        let manifest = finish(&bulk, &job, world.now()).await;
-        let files = files(&world, &bulk, &manifest).await;
+        let manifest = finish(&bulk, &job, setup.now()).await;
+        let files = files(&setup, &bulk, &manifest).await;
         let counts = ["output", "deleted", "error"].map(|list| manifest[list].as_array().map_or(0, Vec::len));
-        let folder = world.folder_of(&job);
+        let folder = setup.folder_of(&job);
         // Unfinished files are removed when the export is complete.
         let count = || std::fs::read_dir(&folder).unwrap().count();
         // A removal waits for the disk, which may be busy for seconds.
@@ -173,16 +173,16 @@ proptest! {
 #[test]
 fn leftovers_of_a_stopped_process_are_removed() {
     runtime().block_on(async {
-        let world = filled(FILE_SIZE).await;
-        let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
-        let manifest = finish(&world.bulk, &job, world.now()).await;
-        let before = files(&world, &world.bulk, &manifest).await;
-        let part = world.folder_of(&job).join("0.Patient.0001.ndjson#1");
+        let setup = filled(FILE_SIZE).await;
+        let job = setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap();
+        let manifest = finish(&setup.bulk, &job, setup.now()).await;
+        let before = files(&setup, &setup.bulk, &manifest).await;
+        let part = setup.folder_of(&job).join("0.Patient.0001.ndjson#1");
         std::fs::write(&part, "unfinished").unwrap();
-        let bulk = world.reopened();
+        let bulk = setup.reopened();
         bulk.resume().await.unwrap();
         assert!(!part.exists());
-        assert_eq!(files(&world, &bulk, &manifest).await, before);
+        assert_eq!(files(&setup, &bulk, &manifest).await, before);
     });
 }
 
@@ -190,16 +190,16 @@ fn leftovers_of_a_stopped_process_are_removed() {
 #[test]
 fn an_unfinished_gzip_is_not_removed() {
     runtime().block_on(async {
-        let world = filled(FILE_SIZE).await;
-        let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
-        finish(&world.bulk, &job, world.now()).await;
-        let path = |name: &str| world.folder_of(&job).join(name);
+        let setup = filled(FILE_SIZE).await;
+        let job = setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap();
+        finish(&setup.bulk, &job, setup.now()).await;
+        let path = |name: &str| setup.folder_of(&job).join(name);
         let unfinished = ["1.Patient.0001.ndjson.gzip1#1", "1.Patient.0001.ndjson.gzip1.sum#1"].map(path);
         let others = ["0.Patient.0001.ndjson.gzip1#1", "1.Patient.9999.ndjson.gzip1#1"].map(path);
         for file in unfinished.iter().chain(&others) {
             std::fs::write(file, "unfinished").unwrap();
         }
-        world.reopened().resume().await.unwrap();
+        setup.reopened().resume().await.unwrap();
         assert!(unfinished.iter().all(|file| file.exists()));
         assert!(others.iter().all(|file| !file.exists()), "no manifest lists their files");
     });
@@ -208,31 +208,31 @@ fn an_unfinished_gzip_is_not_removed() {
 #[test]
 fn a_job_is_resumed_when_its_lease_expires() {
     let first = runtime();
-    let world = first.block_on(filled(FILE_SIZE));
+    let setup = first.block_on(filled(FILE_SIZE));
     let job = first.block_on(async {
-        world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap()
+        setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap()
     });
     end(first);
     runtime().block_on(async {
-        let other = world.reopened();
-        world.pass(Duration::from_secs(59));
-        other.sweep(world.now()).await.unwrap();
+        let other = setup.reopened();
+        setup.pass(Duration::from_secs(59));
+        other.sweep(setup.now()).await.unwrap();
         tokio::task::yield_now().await;
-        let status = other.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap();
+        let status = other.status(&job, 1, "client", &TypeAccess::All, setup.now()).await.unwrap();
         assert!(matches!(status, JobStatus::InProgress { .. }), "another process has the lease");
-        world.pass(Duration::from_secs(1));
-        other.sweep(world.now()).await.unwrap();
-        assert!(finish(&other, &job, world.now()).await["output"].is_array());
+        setup.pass(Duration::from_secs(1));
+        other.sweep(setup.now()).await.unwrap();
+        assert!(finish(&other, &job, setup.now()).await["output"].is_array());
     });
 }
 
 #[test]
 fn a_worker_without_the_lease_does_not_change_the_export() {
     runtime().block_on(async {
-        let world = filled(FILE_SIZE).await;
-        let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
+        let setup = filled(FILE_SIZE).await;
+        let job = setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap();
         // Two more processes acquire the lease, one after the other, while the first process still runs.
-        let (second, third) = (world.reopened(), world.reopened());
+        let (second, third) = (setup.reopened(), setup.reopened());
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
@@ -241,14 +241,14 @@ fn a_worker_without_the_lease_does_not_change_the_export() {
             tokio::task::yield_now().await;
         }
         third.resume().await.unwrap();
-        let manifest = finish(&third, &job, world.now()).await;
-        let undisturbed = world.export(ExportLevel::System, &[]).await;
-        let expected = files(&world, &world.bulk, &undisturbed).await;
-        for bulk in [&world.bulk, &second, &third] {
-            assert_eq!(files(&world, bulk, &manifest).await, expected);
+        let manifest = finish(&third, &job, setup.now()).await;
+        let undisturbed = setup.export(ExportLevel::System, &[]).await;
+        let expected = files(&setup, &setup.bulk, &undisturbed).await;
+        for bulk in [&setup.bulk, &second, &third] {
+            assert_eq!(files(&setup, bulk, &manifest).await, expected);
         }
-        third.delete(&job, "client", world.now()).await.unwrap();
-        let gone = second.status(&job, 1, "client", &TypeAccess::All, world.now()).await;
+        third.delete(&job, "client", setup.now()).await.unwrap();
+        let gone = second.status(&job, 1, "client", &TypeAccess::All, setup.now()).await;
         assert!(matches!(gone, Err(JobRequestError::NotFound { .. })));
     });
 }
@@ -256,16 +256,16 @@ fn a_worker_without_the_lease_does_not_change_the_export() {
 #[test]
 fn a_damaged_file_is_written_again() {
     let first = runtime();
-    let world = first.block_on(filled(FILE_SIZE));
+    let setup = first.block_on(filled(FILE_SIZE));
     let job = first.block_on(async {
         // If the export is complete after this number of turns, the test tries a smaller number.
         for turns in [200, 100, 50, 25, 12, 6] {
             let job =
-                world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
+                setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap();
             for _ in 0..turns {
                 tokio::task::yield_now().await;
             }
-            let status = world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap();
+            let status = setup.bulk.status(&job, 1, "client", &TypeAccess::All, setup.now()).await.unwrap();
             if matches!(status, JobStatus::InProgress { .. }) {
                 return job;
             }
@@ -273,36 +273,36 @@ fn a_damaged_file_is_written_again() {
         panic!("every export was complete before it could be interrupted");
     });
     end(first);
-    for file in std::fs::read_dir(world.folder_of(&job)).unwrap().flatten() {
+    for file in std::fs::read_dir(setup.folder_of(&job)).unwrap().flatten() {
         std::fs::write(file.path(), "").unwrap();
     }
     runtime().block_on(async {
-        let bulk = world.reopened();
+        let bulk = setup.reopened();
         bulk.resume().await.unwrap();
-        let manifest = finish(&bulk, &job, world.now()).await;
-        let undisturbed = world.export(ExportLevel::System, &[]).await;
-        assert_eq!(files(&world, &bulk, &manifest).await, files(&world, &world.bulk, &undisturbed).await);
+        let manifest = finish(&bulk, &job, setup.now()).await;
+        let undisturbed = setup.export(ExportLevel::System, &[]).await;
+        assert_eq!(files(&setup, &bulk, &manifest).await, files(&setup, &setup.bulk, &undisturbed).await);
     });
 }
 
 #[test]
 fn an_export_whose_process_always_stops_fails() {
     let first = runtime();
-    let world = first.block_on(filled(FILE_SIZE));
+    let setup = first.block_on(filled(FILE_SIZE));
     let job = first.block_on(async {
-        world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap()
+        setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap()
     });
     end(first);
     for _ in 0..50 {
         let process = runtime();
-        process.block_on(async { world.reopened().resume().await.unwrap() });
+        process.block_on(async { setup.reopened().resume().await.unwrap() });
         end(process);
     }
     runtime().block_on(async {
-        let bulk = world.reopened();
+        let bulk = setup.reopened();
         bulk.resume().await.unwrap();
         loop {
-            match bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap() {
+            match bulk.status(&job, 1, "client", &TypeAccess::All, setup.now()).await.unwrap() {
                 JobStatus::InProgress { .. } => tokio::task::yield_now().await,
                 JobStatus::Failed { by_data, reason } => {
                     assert!(!by_data && reason.contains("started 50 times"), "{reason}");

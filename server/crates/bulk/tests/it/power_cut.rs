@@ -19,7 +19,7 @@ use trefoil_power_cut::{
 };
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::support::{World, bytes_of, finish};
+use crate::support::{Setup, bytes_of, finish};
 
 const TEST: &str = "power_cut::exports_are_recorded";
 const SESSIONS: usize = 3;
@@ -29,28 +29,28 @@ const FILE_SIZE: u64 = 6_000;
 const STATES: usize = 300;
 const STATES_WITH_FAULT: usize = 120;
 
-fn open(root: &Path) -> World {
+fn open(root: &Path) -> Setup {
     let store = Store::open(&root.join("store")).unwrap();
-    World::on(store, |options| {
+    Setup::on(store, |options| {
         options.files = FileLocation::Folder { path: root.join("exports"), disk: DiskSpace::of(root) };
         options.file_size = FILE_SIZE;
     })
 }
 
 /// Returns bulk export as of a later process, which generates other ids.
-fn bulk_of(world: &World, session: usize) -> Bulk {
-    (0..session).for_each(|_| drop(world.reopened()));
-    world.reopened()
+fn bulk_of(setup: &Setup, session: usize) -> Bulk {
+    (0..session).for_each(|_| drop(setup.reopened()));
+    setup.reopened()
 }
 
 /// Returns the output of an export: the manifest and the hash of each file, plain and compressed, without the
 /// job's id.
-async fn output_of(bulk: &Bulk, world: &World, job: &str) -> String {
-    let manifest = finish(bulk, job, world.now()).await;
+async fn output_of(bulk: &Bulk, setup: &Setup, job: &str) -> String {
+    let manifest = finish(bulk, job, setup.now()).await;
     let mut texts = vec![manifest["transactionTime"].to_string()];
     for file in manifest["output"].as_array().unwrap() {
         let name = file["url"].as_str().unwrap().rsplit('/').next().unwrap();
-        let file = bulk.file(job, name, "client", world.now()).await.unwrap();
+        let file = bulk.file(job, name, "client", setup.now()).await.unwrap();
         for encoding in [ContentEncoding::Identity, ContentEncoding::Gzip] {
             texts.push(format!("{name} {:x}", xxh3_128(&bytes_of(&file, encoding, None).await)));
         }
@@ -59,12 +59,12 @@ async fn output_of(bulk: &Bulk, world: &World, job: &str) -> String {
     texts.join("\n")
 }
 
-async fn fill(world: &World, from: usize) {
+async fn fill(setup: &Setup, from: usize) {
     for number in from..from + 12 {
         let text = "x".repeat(50 + 37 * number);
-        world.put("Patient", &format!("p{number}"), json!({ "name": [{ "text": text }] })).await;
+        setup.put("Patient", &format!("p{number}"), json!({ "name": [{ "text": text }] })).await;
         let subject = json!({ "reference": format!("Patient/p{number}") });
-        world
+        setup
             .put("Observation", &format!("o{number}"), json!({ "status": "final", "subject": subject }))
             .await;
     }
@@ -79,31 +79,31 @@ fn acknowledge(text: &str, job: &str, output: &str) {
 async fn exports_are_recorded() {
     let Some(root) = recorded_folder() else { return exports_are_the_same_after_a_restart().await };
     let session = recorded_session();
-    let world = open(&root);
-    let bulk = bulk_of(&world, session);
+    let setup = open(&root);
+    let bulk = bulk_of(&setup, session);
     // The time of each session is later than that of all before it.
-    world.pass(Duration::from_secs(60 * session as u64));
+    setup.pass(Duration::from_secs(60 * session as u64));
     bulk.resume().await.unwrap();
     if session < 2 {
-        fill(&world, 12 * session).await;
-        let request = world.request(ExportLevel::System, &[]);
-        let job = bulk.kick_off(request, world.now()).await.unwrap();
+        fill(&setup, 12 * session).await;
+        let request = setup.request(ExportLevel::System, &[]);
+        let job = bulk.kick_off(request, setup.now()).await.unwrap();
         acknowledge("accepted", &job, "");
         if session == 1 {
             // The process ends when some files of the export are written.
             std::thread::sleep(Duration::from_millis(25));
             std::process::exit(0);
         }
-        acknowledge("complete", &job, &output_of(&bulk, &world, &job).await);
+        acknowledge("complete", &job, &output_of(&bulk, &setup, &job).await);
     } else {
         let jobs = std::fs::read_to_string(root.with_file_name("marks")).unwrap();
         let jobs = serde_json::Deserializer::from_str(&jobs).into_iter::<Value>();
         for job in jobs.map(Result::unwrap).filter(|mark| mark[0] == "accepted") {
             let job = job[1].as_str().unwrap();
-            acknowledge("complete", job, &output_of(&bulk, &world, job).await);
+            acknowledge("complete", job, &output_of(&bulk, &setup, job).await);
         }
         drop(bulk);
-        drop(world);
+        drop(setup);
     }
 }
 
@@ -111,12 +111,12 @@ async fn exports_are_recorded() {
 /// compared.
 async fn exports_are_the_same_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
-    let world = open(dir.path());
-    fill(&world, 0).await;
-    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
-    let output = output_of(&world.bulk, &world, &job).await;
+    let setup = open(dir.path());
+    fill(&setup, 0).await;
+    let job = setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap();
+    let output = output_of(&setup.bulk, &setup, &job).await;
     assert!(output.lines().count() > 5, "{output}");
-    assert_eq!(output_of(&bulk_of(&world, 1), &world, &job).await, output);
+    assert_eq!(output_of(&bulk_of(&setup, 1), &setup, &job).await, output);
 }
 
 fn recording() -> Option<&'static Recording> {
@@ -141,13 +141,13 @@ fn check(root: &Path, marks: &[&str], outputs: &BTreeMap<String, String>) -> Res
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
-        let world = open(root);
-        world.pass(Duration::from_secs(600));
-        let bulk = bulk_of(&world, SESSIONS);
+        let setup = open(root);
+        setup.pass(Duration::from_secs(600));
+        let bulk = bulk_of(&setup, SESSIONS);
         bulk.resume().await.map_err(|error| error.to_string())?;
         for mark in marks {
             let [what, job, _]: [String; 3] = serde_json::from_str(mark).unwrap();
-            let current_output = output_of(&bulk, &world, &job).await;
+            let current_output = output_of(&bulk, &setup, &job).await;
             if current_output != outputs[&job] {
                 return Err(format!(
                     "{what} {job} has the output\n{current_output}\nexpected\n{}",

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use trefoil_bulk::ExportLevel;
 
-use crate::support::{World, finish};
+use crate::support::{Setup, finish};
 
 /// A small set of resources: the Patients of each Observation (none, one or two), the targets of each
 /// Provenance, and the members of the Group.
@@ -46,9 +46,9 @@ fn target(population: &Population, number: usize) -> String {
     }
 }
 
-async fn store(world: &World, population: &Population) {
+async fn store(setup: &Setup, population: &Population) {
     for number in 0..population.patients {
-        world.put("Patient", &format!("p{number}"), json!({})).await;
+        setup.put("Patient", &format!("p{number}"), json!({})).await;
     }
     for (number, (subject, performer)) in population.observations.iter().enumerate() {
         let mut body = json!({ "status": "final" });
@@ -59,19 +59,19 @@ async fn store(world: &World, population: &Population) {
             body["performer"] =
                 json!([{ "reference": format!("https://s.example/fhir/R4/Patient/p{performer}") }]);
         }
-        world.put("Observation", &format!("o{number}"), body).await;
+        setup.put("Observation", &format!("o{number}"), body).await;
     }
     for (number, targets) in population.provenances.iter().enumerate() {
         let targets: Vec<_> =
             targets.iter().map(|t| json!({ "reference": target(population, *t) })).collect();
-        world.put("Provenance", &format!("v{number}"), json!({ "target": targets })).await;
+        setup.put("Provenance", &format!("v{number}"), json!({ "target": targets })).await;
     }
     let members: Vec<_> = population
         .members
         .iter()
         .map(|m| json!({ "entity": { "reference": format!("Patient/p{m}") } }))
         .collect();
-    world.put("Group", "g", json!({ "type": "person", "actual": true, "member": members })).await;
+    setup.put("Group", "g", json!({ "type": "person", "actual": true, "member": members })).await;
 }
 
 /// Returns the expected selection of the Group, computed by a scan of all resources.
@@ -109,12 +109,12 @@ proptest! {
     fn an_export_contains_exactly_its_selection(population in population()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let world = World::new();
-            store(&world, &population).await;
-            let group = world.export(ExportLevel::Group("g".to_owned()), &[]).await;
-            assert_eq!(world.read(&world.bulk, &group).await, selected(&population));
+            let setup = Setup::new();
+            store(&setup, &population).await;
+            let group = setup.export(ExportLevel::Group("g".to_owned()), &[]).await;
+            assert_eq!(setup.read(&setup.bulk, &group).await, selected(&population));
 
-            let system = world.read(&world.bulk, &world.export(ExportLevel::System, &[]).await).await;
+            let system = setup.read(&setup.bulk, &setup.export(ExportLevel::System, &[]).await).await;
             let count = |kind: &str| system.get(kind).map_or(0, BTreeSet::len);
             assert_eq!(count("Patient"), population.patients);
             assert_eq!(count("Observation"), population.observations.len());
@@ -140,10 +140,10 @@ const FILTERS: [FilterCase; 7] = [
     (&["Observation?code=c1", "Patient?active=true"], |_, (_, code)| code == 1),
 ];
 
-async fn put_finding(world: &World, number: usize, (is_final, code): Finding) {
+async fn put_finding(setup: &Setup, number: usize, (is_final, code): Finding) {
     let status = if is_final { "final" } else { "amended" };
     let body = json!({ "status": status, "code": { "coding": [{ "code": format!("c{code}") }] } });
-    world.put("Observation", &format!("o{number}"), body).await;
+    setup.put("Observation", &format!("o{number}"), body).await;
 }
 
 proptest! {
@@ -158,27 +158,27 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let world = World::new();
+            let setup = Setup::new();
             for (number, finding) in findings.iter().enumerate() {
-                put_finding(&world, number, *finding).await;
+                put_finding(&setup, number, *finding).await;
             }
             let (filters, is_met) = FILTERS[case];
             let query: Vec<_> = filters.iter().map(|filter| ("_typeFilter", *filter)).collect();
-            let request = world.request(ExportLevel::System, &query);
-            let job = world.bulk.kick_off(request, world.now()).await.unwrap();
+            let request = setup.request(ExportLevel::System, &query);
+            let job = setup.bulk.kick_off(request, setup.now()).await.unwrap();
             for (number, write) in later {
                 match write {
-                    Some(finding) => put_finding(&world, number, finding).await,
-                    None => drop(world.resources.delete("Observation", &format!("o{number}"), None, world.now()).await),
+                    Some(finding) => put_finding(&setup, number, finding).await,
+                    None => drop(setup.resources.delete("Observation", &format!("o{number}"), None, setup.now()).await),
                 }
             }
-            let reopened = world.reopened();
-            let bulk = if restart { &reopened } else { &world.bulk };
+            let reopened = setup.reopened();
+            let bulk = if restart { &reopened } else { &setup.bulk };
             if restart {
                 bulk.resume().await.unwrap();
             }
-            let manifest = finish(bulk, &job, world.now()).await;
-            let exported = world.read(bulk, &manifest).await.remove("Observation").unwrap_or_default();
+            let manifest = finish(bulk, &job, setup.now()).await;
+            let exported = setup.read(bulk, &manifest).await.remove("Observation").unwrap_or_default();
             let met = |(number, finding): (usize, &Finding)| is_met(number, *finding).then(|| format!("o{number}"));
             let expected: BTreeSet<String> = findings.iter().enumerate().filter_map(met).collect();
             assert_eq!(exported, expected, "{filters:?}");
@@ -188,16 +188,16 @@ proptest! {
 
 #[tokio::test]
 async fn since_and_until_are_strict_and_types_are_a_filter() {
-    let world = World::new();
-    world.put("Patient", "before", json!({})).await;
-    world.pass(std::time::Duration::from_millis(1));
-    let first = world.export(ExportLevel::System, &[]).await;
+    let setup = Setup::new();
+    setup.put("Patient", "before", json!({})).await;
+    setup.pass(std::time::Duration::from_millis(1));
+    let first = setup.export(ExportLevel::System, &[]).await;
     let moment = first["transactionTime"].as_str().unwrap().to_owned();
-    world.put("Patient", "after", json!({})).await;
-    world.put("Observation", "o", json!({ "status": "final" })).await;
+    setup.put("Patient", "after", json!({})).await;
+    setup.put("Observation", "o", json!({ "status": "final" })).await;
     let read = async |query: &[(&str, &str)]| {
-        let manifest = world.export(ExportLevel::System, query).await;
-        let all = world.read(&world.bulk, &manifest).await;
+        let manifest = setup.export(ExportLevel::System, query).await;
+        let all = setup.read(&setup.bulk, &manifest).await;
         all.into_iter()
             .flat_map(|(kind, ids)| ids.into_iter().map(move |id| format!("{kind}/{id}")))
             .collect::<Vec<_>>()
@@ -206,6 +206,6 @@ async fn since_and_until_are_strict_and_types_are_a_filter() {
     assert_eq!(read(&[("_since", &moment), ("_type", "Patient")]).await, ["Patient/after"]);
     assert_eq!(read(&[("_until", &moment)]).await, ["Patient/before"]);
     assert_eq!(read(&[("_type", "Observation,Patient")]).await.len(), 3);
-    world.resources.delete("Patient", "after", None, world.now()).await.unwrap();
+    setup.resources.delete("Patient", "after", None, setup.now()).await.unwrap();
     assert_eq!(read(&[("_since", &moment)]).await, ["Observation/o"]);
 }

@@ -10,7 +10,7 @@ use store::{FileOptions, Store, StoreError};
 use tempfile::TempDir;
 use trefoil_bulk::{ExportLevel, FileLocation, JobStatus, TypeAccess};
 
-use crate::support::{RETENTION, World, finish};
+use crate::support::{RETENTION, Setup, finish};
 
 /// Returns a disk of 1 GiB, and its free space as a number that the test can change.
 fn disk(dir: &std::path::Path, free: u64) -> (DiskSpace, Arc<AtomicU64>) {
@@ -21,9 +21,9 @@ fn disk(dir: &std::path::Path, free: u64) -> (DiskSpace, Arc<AtomicU64>) {
     (DiskSpace::with_probe(dir, Arc::new(probe)), free)
 }
 
-async fn fill(world: &World) {
+async fn fill(setup: &Setup) {
     for number in 0..20 {
-        world.put("Patient", &format!("p{number}"), json!({ "language": "x".repeat(2_000) })).await;
+        setup.put("Patient", &format!("p{number}"), json!({ "language": "x".repeat(2_000) })).await;
     }
 }
 
@@ -33,7 +33,7 @@ async fn an_export_that_waits_for_space_removes_its_files() {
     let (disk, free) = disk(dir.path(), 1 << 29);
     let space = Arc::clone(&free);
     // The disk becomes full when the first files have been written.
-    let world = World::with(|options| {
+    let setup = Setup::with(|options| {
         options.file_size = 4_000;
         let FileLocation::Folder { path, disk } = &mut options.files else {
             panic!("the files are in a folder")
@@ -50,24 +50,24 @@ async fn an_export_that_waits_for_space_removes_its_files() {
         *disk = DiskSpace::with_probe(dir.path(), Arc::new(probe));
     });
     drop(disk);
-    fill(&world).await;
-    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
-    let status = async || world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap();
-    while free.load(Ordering::Relaxed) == 1 << 29 || world.folder_of(&job).exists() {
+    fill(&setup).await;
+    let job = setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap();
+    let status = async || setup.bulk.status(&job, 1, "client", &TypeAccess::All, setup.now()).await.unwrap();
+    while free.load(Ordering::Relaxed) == 1 << 29 || setup.folder_of(&job).exists() {
         assert!(matches!(status().await, JobStatus::InProgress { .. }));
         tokio::task::yield_now().await;
     }
     // The export waits while the disk is full, and has no files.
     for _ in 0..3 {
-        world.pass(Duration::from_secs(61));
-        world.bulk.sweep(world.now()).await.unwrap();
+        setup.pass(Duration::from_secs(61));
+        setup.bulk.sweep(setup.now()).await.unwrap();
         assert!(matches!(status().await, JobStatus::InProgress { .. }));
-        assert!(!world.folder_of(&job).exists());
+        assert!(!setup.folder_of(&job).exists());
     }
     free.store(1 << 29, Ordering::Relaxed);
     let manifest = loop {
-        world.pass(Duration::from_secs(61));
-        world.bulk.sweep(world.now()).await.unwrap();
+        setup.pass(Duration::from_secs(61));
+        setup.bulk.sweep(setup.now()).await.unwrap();
         tokio::task::yield_now().await;
         match status().await {
             JobStatus::Complete { manifest, .. } => break manifest,
@@ -88,24 +88,24 @@ async fn the_space_of_an_expired_export_is_freed_even_if_the_store_is_read_only(
         let folder = dir.path().join("store");
         Store::open_with(&folder, FileOptions { disk, ..FileOptions::of(&folder) }).unwrap()
     };
-    let world = World::on(store, |_| {});
-    fill(&world).await;
+    let setup = Setup::on(store, |_| {});
+    fill(&setup).await;
     let mut jobs = Vec::new();
     for _ in 0..3 {
-        let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
-        finish(&world.bulk, &job, world.now()).await;
+        let job = setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap();
+        finish(&setup.bulk, &job, setup.now()).await;
         jobs.push(job);
     }
     free.store(0, Ordering::Relaxed);
     // A client's delete also frees the space, and the client may repeat the delete.
-    let deleted = world.bulk.delete(&jobs[0], "client", world.now()).await;
+    let deleted = setup.bulk.delete(&jobs[0], "client", setup.now()).await;
     assert!(deleted.is_err());
-    assert!(!world.folder_of(&jobs[0]).exists());
-    world.pass(RETENTION);
-    assert!(matches!(world.bulk.sweep(world.now()).await, Err(StoreError::ReadOnly { .. })));
-    assert!(jobs.iter().all(|job| !world.folder_of(job).exists()));
+    assert!(!setup.folder_of(&jobs[0]).exists());
+    setup.pass(RETENTION);
+    assert!(matches!(setup.bulk.sweep(setup.now()).await, Err(StoreError::ReadOnly { .. })));
+    assert!(jobs.iter().all(|job| !setup.folder_of(job).exists()));
     free.store(1 << 29, Ordering::Relaxed);
-    assert_eq!(world.bulk.sweep(world.now()).await.unwrap(), 3);
+    assert_eq!(setup.bulk.sweep(setup.now()).await.unwrap(), 3);
 }
 
 #[tokio::test]
@@ -116,37 +116,37 @@ async fn exports_that_cannot_be_resumed_on_a_full_disk_are_resumed_later() {
         let folder = dir.path().join("store");
         Store::open_with(&folder, FileOptions { disk, ..FileOptions::of(&folder) }).unwrap()
     };
-    let world = World::on(store, |_| {});
-    fill(&world).await;
-    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
+    let setup = Setup::on(store, |_| {});
+    fill(&setup).await;
+    let job = setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap();
     // The first process has not run the export yet and never ends it, because it cannot write.
     free.store(0, Ordering::Relaxed);
-    let restarted = world.reopened();
+    let restarted = setup.reopened();
     assert!(matches!(restarted.resume().await, Err(StoreError::ReadOnly { .. })));
-    let status = restarted.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap();
+    let status = restarted.status(&job, 1, "client", &TypeAccess::All, setup.now()).await.unwrap();
     assert!(matches!(status, JobStatus::InProgress { .. }));
     free.store(1 << 29, Ordering::Relaxed);
-    world.pass(Duration::from_secs(61));
-    restarted.sweep(world.now()).await.unwrap();
-    let manifest = finish(&restarted, &job, world.now()).await;
-    assert_eq!(world.read(&restarted, &manifest).await["Patient"].len(), 20);
+    setup.pass(Duration::from_secs(61));
+    restarted.sweep(setup.now()).await.unwrap();
+    let manifest = finish(&restarted, &job, setup.now()).await;
+    assert_eq!(setup.read(&restarted, &manifest).await["Patient"].len(), 20);
 }
 
 #[tokio::test]
 async fn folders_of_other_stores_are_kept() {
-    let world = World::new();
-    fill(&world).await;
-    let exports = world.dir.path().join("exports");
-    let unknown = world.folder_of(&"0".repeat(32));
+    let setup = Setup::new();
+    fill(&setup).await;
+    let exports = setup.dir.path().join("exports");
+    let unknown = setup.folder_of(&"0".repeat(32));
     let foreign = ["0".repeat(32), format!("{}-{}", "0".repeat(32), "1".repeat(32)), "photos".to_owned()];
     let foreign = foreign.map(|name| exports.join(name));
     for folder in foreign.iter().chain([&unknown]) {
         std::fs::create_dir(folder).unwrap();
         std::fs::write(folder.join("file"), "text").unwrap();
     }
-    let bulk = world.reopened();
+    let bulk = setup.reopened();
     bulk.resume().await.unwrap();
-    bulk.sweep(world.now()).await.unwrap();
+    bulk.sweep(setup.now()).await.unwrap();
     assert!(!unknown.exists(), "the folder of an unknown job of this store is removed");
     assert!(foreign.iter().all(|folder| folder.join("file").exists()));
 }

@@ -20,7 +20,7 @@ use trefoil_bulk::{
     JobStatus, KickOff, KickOffMethod, TypeAccess,
 };
 
-pub struct World {
+pub struct Setup {
     pub dir: TempDir,
     pub store: Store,
     pub resources: Resources,
@@ -50,22 +50,22 @@ pub fn wait(work: impl Future<Output = ()>) {
 pub const BASE: &str = "https://s.example/fhir/R4";
 pub const RETENTION: Duration = Duration::from_secs(3600);
 
-impl World {
+impl Setup {
     pub fn new() -> Self {
         Self::with(|_| {})
     }
 
-    /// Creates a world whose output files have at most `file_size` bytes.
+    /// Creates a setup whose output files have at most `file_size` bytes.
     pub fn with_files_of(file_size: u64) -> Self {
         Self::with(|options| options.file_size = file_size)
     }
 
-    /// Creates a world with changed settings.
+    /// Creates a setup with changed settings.
     pub fn with(change: impl FnOnce(&mut BulkOptions)) -> Self {
         Self::on(Store::memory(), change)
     }
 
-    /// Creates a world with this store and changed settings.
+    /// Creates a setup with this store and changed settings.
     pub fn on(store: Store, change: impl FnOnce(&mut BulkOptions)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let time = Arc::new(AtomicI64::new(1_800_000_000_000));

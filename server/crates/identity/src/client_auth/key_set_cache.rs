@@ -169,12 +169,12 @@ mod tests {
         }
     }
 
-    struct KeySetWorld {
+    struct KeySetSetup {
         host: Arc<KeySetHost>,
         sets: KeySetCache,
     }
 
-    impl KeySetWorld {
+    impl KeySetSetup {
         fn new() -> Self {
             let host = Arc::new(KeySetHost::default());
             Self { sets: KeySetCache::new(host.clone()), host }
@@ -202,47 +202,47 @@ mod tests {
     fn a_key_set_is_fresh_for_its_lifetime_within_bounds() {
         for (lifetime_s, fresh_s) in [(None, 300), (Some(5), 60), (Some(600), 600), (Some(9_000_000), 86_400)]
         {
-            let world = KeySetWorld::new();
-            world.serve("a", lifetime_s);
-            world.check(0, "a", (Ok(true), 1));
-            world.check(fresh_s - 1, "a", (Ok(true), 1));
-            world.check(fresh_s, "a", (Ok(true), 2));
+            let setup = KeySetSetup::new();
+            setup.serve("a", lifetime_s);
+            setup.check(0, "a", (Ok(true), 1));
+            setup.check(fresh_s - 1, "a", (Ok(true), 1));
+            setup.check(fresh_s, "a", (Ok(true), 2));
         }
     }
 
     #[test]
     fn an_unknown_key_causes_one_fetch_in_30_seconds() {
-        let world = KeySetWorld::new();
-        world.serve("a", Some(3600));
-        world.check(0, "a", (Ok(true), 1));
-        world.serve("b", Some(3600));
-        world.check(1, "b", (Ok(true), 2));
-        world.check(2, "c", (Ok(false), 2));
-        world.check(30, "c", (Ok(false), 2));
-        world.check(31, "c", (Ok(false), 3));
+        let setup = KeySetSetup::new();
+        setup.serve("a", Some(3600));
+        setup.check(0, "a", (Ok(true), 1));
+        setup.serve("b", Some(3600));
+        setup.check(1, "b", (Ok(true), 2));
+        setup.check(2, "c", (Ok(false), 2));
+        setup.check(30, "c", (Ok(false), 2));
+        setup.check(31, "c", (Ok(false), 3));
     }
 
     #[test]
     fn after_a_failed_fetch_none_is_attempted_for_30_seconds() {
-        let world = KeySetWorld::new();
-        world.check(0, "a", (Err(KeySetUnreachable), 1));
-        world.serve("a", None);
-        world.check(29, "a", (Err(KeySetUnreachable), 1));
-        world.check(30, "a", (Ok(true), 2));
-        *world.host.answer.lock().unwrap() = None;
-        world.check(31, "b", (Ok(false), 3));
-        world.check(32, "a", (Ok(true), 3));
-        world.check(330, "a", (Err(KeySetUnreachable), 4));
+        let setup = KeySetSetup::new();
+        setup.check(0, "a", (Err(KeySetUnreachable), 1));
+        setup.serve("a", None);
+        setup.check(29, "a", (Err(KeySetUnreachable), 1));
+        setup.check(30, "a", (Ok(true), 2));
+        *setup.host.answer.lock().unwrap() = None;
+        setup.check(31, "b", (Ok(false), 3));
+        setup.check(32, "a", (Ok(true), 3));
+        setup.check(330, "a", (Err(KeySetUnreachable), 4));
     }
 
     #[tokio::test]
     async fn concurrent_requests_share_one_fetch() {
-        let world = KeySetWorld::new();
-        world.serve("a", None);
+        let setup = KeySetSetup::new();
+        setup.serve("a", None);
         let now = Timestamp::from_second(1_000_000).unwrap();
-        let get = || world.sets.keys_for("https://c.example/jwks", "a", now);
+        let get = || setup.sets.keys_for("https://c.example/jwks", "a", now);
         let fetched = tokio::join!(get(), get(), get(), get());
         assert!(fetched.0.is_ok() && fetched.1.is_ok() && fetched.2.is_ok() && fetched.3.is_ok());
-        assert_eq!(world.host.fetches.load(Ordering::SeqCst), 1);
+        assert_eq!(setup.host.fetches.load(Ordering::SeqCst), 1);
     }
 }

@@ -16,12 +16,12 @@ use trefoil_identity::model::user::User;
 use trefoil_identity::tokens::grant::{CodeExchange, Grant};
 use trefoil_identity::{Dependencies, Identity, SystemRandom};
 
-use crate::support::{World, at, client};
+use crate::support::{Setup, at, client};
 
 #[tokio::test]
 async fn declared_clients_are_replaced_by_those_of_the_configuration() {
-    let world = World::new().await;
-    let identity = &world.identity;
+    let setup = Setup::new().await;
+    let identity = &setup.identity;
     let find = async |id: &str| identity.clients.active_client(id, at(0)).await.unwrap();
     identity.clients.declare_clients(&[client("web"), client("batch")], 0, at(0)).await.unwrap();
     let before = find("web").await.unwrap();
@@ -127,11 +127,11 @@ async fn a_delayed_read_of_keys_does_not_replace_later_ones() {
 
 #[tokio::test]
 async fn contradictory_metadata_is_rejected() {
-    let world = World::new().await;
+    let setup = Setup::new().await;
     let check = async |change: fn(&mut Client), says: &str| {
         let mut invalid = client("invalid");
         change(&mut invalid);
-        let error = world.identity.clients.add_client(&invalid, at(0)).await.unwrap_err().to_string();
+        let error = setup.identity.clients.add_client(&invalid, at(0)).await.unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
     };
     use trefoil_identity::model::client::AuthMethod;
@@ -142,7 +142,7 @@ async fn contradictory_metadata_is_rejected() {
         .await;
     for address in ["http://keys.example/", "ftp://keys.example", "https://u:p@keys.example/", "keys"] {
         let invalid = Client { jwks_uri: Some(address.to_owned()), ..client("invalid") };
-        let error = world.identity.clients.add_client(&invalid, at(0)).await;
+        let error = setup.identity.clients.add_client(&invalid, at(0)).await;
         assert!(matches!(error, Err(RegistrationError::BadKeySetAddress(_))), "{address}");
     }
 }
@@ -153,8 +153,8 @@ fn user(name: &str) -> User {
 
 #[tokio::test]
 async fn users_are_paged_and_changed_by_revision() {
-    let world = World::new().await;
-    let identity = &world.identity;
+    let setup = Setup::new().await;
+    let identity = &setup.identity;
     for number in 0..6 {
         identity.users.add_user(user(&format!("user{number}")), at(0)).await.unwrap();
     }
@@ -170,16 +170,16 @@ async fn users_are_paged_and_changed_by_revision() {
     seen.sort();
     seen.dedup();
     assert_eq!(seen.len(), 7, "{seen:?}");
-    let entry = identity.users.versioned_user(&world.user.sub, at(0)).await.unwrap().unwrap();
+    let entry = identity.users.versioned_user(&setup.user.sub, at(0)).await.unwrap().unwrap();
     let disable = |user: &mut User| (user.disabled, user.username) = (true, "other".to_owned());
     let client_after = identity
         .users
-        .change_versioned_user(&world.user.sub, Some(entry.revision), at(0), disable)
+        .change_versioned_user(&setup.user.sub, Some(entry.revision), at(0), disable)
         .await
         .unwrap();
     assert!(client_after.user.disabled && client_after.user.username == "ada");
     let stale =
-        identity.users.change_versioned_user(&world.user.sub, Some(entry.revision), at(0), disable).await;
+        identity.users.change_versioned_user(&setup.user.sub, Some(entry.revision), at(0), disable).await;
     assert!(matches!(stale, Err(ChangeUserError::Stale)));
     assert!(matches!(
         identity.users.change_versioned_user("nobody", None, at(0), disable).await,
@@ -214,7 +214,7 @@ async fn events_contain_no_secrets() {
     let grant = Grant {
         sub: user.sub.clone(),
         generation: app.generation.clone(),
-        ..World::new().await.grant("openid")
+        ..Setup::new().await.grant("openid")
     };
     let code = {
         use trefoil_identity::model::redirect_uri::RegisteredRedirectUri;

@@ -3,13 +3,13 @@
 
 use trefoil_identity::authorize::reply::{AuthorizationAnswer, AuthorizationError};
 
-use crate::support::{World, at};
+use crate::support::{Setup, at};
 
 const GOOD: &str = "client_id=app&redirect_uri=https%3A%2F%2Fapp.example%2Fcb&response_type=code&state=s";
 
 /// Returns `ok` and the scopes, `show`, or the error code, and whether `state` was returned.
-async fn answer_to(world: &World, query: &str) -> String {
-    match world.identity.authorization.check_authorization_request(query, at(0)).await {
+async fn answer_to(setup: &Setup, query: &str) -> String {
+    match setup.identity.authorization.check_authorization_request(query, at(0)).await {
         Ok(request) => format!("ok {}", request.scopes),
         Err(AuthorizationError::Show(_)) => "show".to_owned(),
         Err(AuthorizationError::Redirect { reply, refusal, .. }) => {
@@ -26,7 +26,7 @@ async fn answer_to(world: &World, query: &str) -> String {
 
 #[tokio::test]
 async fn each_invalid_parameter_has_its_error() {
-    let world = World::new().await;
+    let setup = Setup::new().await;
     let challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
     for (change, expected) in [
         ("", "ok openid"),
@@ -53,7 +53,7 @@ async fn each_invalid_parameter_has_its_error() {
         ("&max_age=-1", "invalid_request with state"),
         ("&nonce=%ff", "invalid_request with state"),
     ] {
-        assert_eq!(answer_to(&world, &format!("{GOOD}{change}")).await, expected, "{change}");
+        assert_eq!(answer_to(&setup, &format!("{GOOD}{change}")).await, expected, "{change}");
     }
     for (query, expected) in [
         ("", "show"),
@@ -74,6 +74,6 @@ async fn each_invalid_parameter_has_its_error() {
             "invalid_request with state",
         ),
     ] {
-        assert_eq!(answer_to(&world, query).await, expected, "{query}");
+        assert_eq!(answer_to(&setup, query).await, expected, "{query}");
     }
 }

@@ -126,13 +126,13 @@ impl FetchKeySet for Host {
     }
 }
 
-struct World {
+struct Setup {
     keys: Keys,
     host: Arc<Host>,
     identity: Identity,
 }
 
-impl World {
+impl Setup {
     async fn new(register: impl FnOnce(&Keys, &mut Client)) -> Self {
         let host = Arc::new(Host::default());
         let dependencies = Dependencies { fetch: host.clone(), ..Dependencies::default() };
@@ -176,15 +176,15 @@ impl World {
 
 #[tokio::test]
 async fn each_client_may_use_only_its_registered_algorithms() {
-    let usual = World::new(|keys, client| client.jwks = keys.set()).await;
+    let usual = Setup::new(|keys, client| client.jwks = keys.set()).await;
     for alg in ALL {
         let presented = usual.present(&usual.keys.assertion(alg, json!({}), alg), 0).await;
         match alg {
             "RS384" | "ES384" => assert!(presented.is_ok(), "{alg}"),
-            _ => World::unregistered(presented, alg),
+            _ => Setup::unregistered(presented, alg),
         }
     }
-    let every = World::new(|keys, client| {
+    let every = Setup::new(|keys, client| {
         client.jwks = keys.set();
         client.assertion_algs = ALL.map(str::to_owned).to_vec();
     })
@@ -196,17 +196,17 @@ async fn each_client_may_use_only_its_registered_algorithms() {
     // The algorithm must be compatible with the key type and with the members `alg` and `use` of the key.
     for (alg, kid) in [("ES256", "ES384"), ("PS256", "EdDSA"), ("EdDSA", "ES256"), ("ES384", "RS384")] {
         let presented = every.present(&every.keys.assertion(alg, json!({ "kid": kid }), "k"), 0).await;
-        World::bad(presented, BadAssertion::WrongKey);
+        Setup::bad(presented, BadAssertion::WrongKey);
     }
-    World::bad(
+    Setup::bad(
         every.present(&every.keys.assertion("RS256", json!({ "alg": "PS256" }), "a"), 0).await,
         BadAssertion::Signature,
     );
     for alg in ["HS256", "none", "RS512", "es256"] {
         let presented = every.present(&every.keys.assertion("ES256", json!({ "alg": alg }), "n"), 0).await;
-        World::bad(presented, BadAssertion::UnknownAlgorithm);
+        Setup::bad(presented, BadAssertion::UnknownAlgorithm);
     }
-    let narrow = World::new(|keys, client| {
+    let narrow = Setup::new(|keys, client| {
         let (mut other_alg, mut other_use) = (keys.jwk("RS384"), keys.jwk("ES384"));
         (other_alg["alg"], other_use["use"]) = ("PS384".into(), "enc".into());
         client.jwks = vec![other_alg, other_use];
@@ -214,38 +214,38 @@ async fn each_client_may_use_only_its_registered_algorithms() {
     .await;
     for alg in ["RS384", "ES384"] {
         let presented = narrow.present(&narrow.keys.assertion(alg, json!({}), alg), 0).await;
-        World::bad(presented, BadAssertion::WrongKey);
+        Setup::bad(presented, BadAssertion::WrongKey);
     }
 }
 
 #[tokio::test]
 async fn key_sets_are_fetched_only_if_needed() {
-    let world = World::new(|_, client| client.jwks_uri = Some("https://c.example/jwks".to_owned())).await;
-    let assertion = |header: Value, jti: &str| world.keys.assertion("ES384", header, jti);
-    let requested = || world.host.requested.lock().unwrap().len();
+    let setup = Setup::new(|_, client| client.jwks_uri = Some("https://c.example/jwks".to_owned())).await;
+    let assertion = |header: Value, jti: &str| setup.keys.assertion("ES384", header, jti);
+    let requested = || setup.host.requested.lock().unwrap().len();
     // An assertion that is invalid for another reason does not cause a fetch.
-    World::bad(
-        world.present(&assertion(json!({ "jku": "https://evil.example/" }), "1"), 0).await,
+    Setup::bad(
+        setup.present(&assertion(json!({ "jku": "https://evil.example/" }), "1"), 0).await,
         BadAssertion::Jku,
     );
-    World::unregistered(world.present(&assertion(json!({ "alg": "ES256" }), "1"), 0).await, "ES256");
-    World::bad(world.present(&assertion(json!({}), "1"), 500).await, BadAssertion::Expired);
+    Setup::unregistered(setup.present(&assertion(json!({ "alg": "ES256" }), "1"), 0).await, "ES256");
+    Setup::bad(setup.present(&assertion(json!({}), "1"), 500).await, BadAssertion::Expired);
     assert_eq!(requested(), 0);
-    let unreachable = world.present(&assertion(json!({}), "1"), 0).await;
+    let unreachable = setup.present(&assertion(json!({}), "1"), 0).await;
     assert!(matches!(unreachable, Err(ClientAuthError::KeySet(_))), "{unreachable:?}");
-    *world.host.keys.lock().unwrap() = Some(world.keys.set());
+    *setup.host.keys.lock().unwrap() = Some(setup.keys.set());
     // The failed attempt did not mark the `jti` as used.
-    assert!(world.present(&assertion(json!({}), "1"), 31).await.is_ok());
-    assert!(world.present(&assertion(json!({ "jku": "https://c.example/jwks" }), "2"), 32).await.is_ok());
-    World::bad(world.present(&assertion(json!({}), "2"), 33).await, BadAssertion::Replayed);
-    assert_eq!(*world.host.requested.lock().unwrap(), ["https://c.example/jwks", "https://c.example/jwks"]);
+    assert!(setup.present(&assertion(json!({}), "1"), 31).await.is_ok());
+    assert!(setup.present(&assertion(json!({ "jku": "https://c.example/jwks" }), "2"), 32).await.is_ok());
+    Setup::bad(setup.present(&assertion(json!({}), "2"), 33).await, BadAssertion::Replayed);
+    assert_eq!(*setup.host.requested.lock().unwrap(), ["https://c.example/jwks", "https://c.example/jwks"]);
     // Weak keys in a fetched key set are rejected.
-    let mut weak = world.keys.jwk("RS384");
+    let mut weak = setup.keys.jwk("RS384");
     (weak["kid"], weak["n"]) = ("weak".into(), b64(&[0xc5; 128]).into());
-    *world.host.keys.lock().unwrap() = Some(vec![weak]);
-    let presented = world.present(&world.keys.assertion("RS384", json!({ "kid": "weak" }), "3"), 34).await;
-    World::bad(presented, BadAssertion::WrongKey);
-    let inline = World::new(|keys, client| client.jwks = keys.set()).await;
+    *setup.host.keys.lock().unwrap() = Some(vec![weak]);
+    let presented = setup.present(&setup.keys.assertion("RS384", json!({ "kid": "weak" }), "3"), 34).await;
+    Setup::bad(presented, BadAssertion::WrongKey);
+    let inline = Setup::new(|keys, client| client.jwks = keys.set()).await;
     let with_jku = inline.keys.assertion("ES384", json!({ "jku": "https://c.example/jwks" }), "1");
-    World::bad(inline.present(&with_jku, 0).await, BadAssertion::Jku);
+    Setup::bad(inline.present(&with_jku, 0).await, BadAssertion::Jku);
 }

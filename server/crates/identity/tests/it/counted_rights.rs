@@ -14,7 +14,7 @@ use trefoil_identity::model::user::User;
 use trefoil_identity::sign_in::linked_account::LinkedUser;
 use trefoil_identity::tokens::grant::{Grant, GrantError};
 
-use crate::support::{World, at, client};
+use crate::support::{Setup, at, client};
 
 const HOUR: i64 = 3_600;
 
@@ -76,8 +76,8 @@ const CLINIC: SignedInBy<'static> = SignedInBy::Provider("Clinic");
 
 #[tokio::test]
 async fn rights_count_in_sign_ins_of_their_provider_and_for_their_age() {
-    let world = World::new().await;
-    let identity = &world.identity;
+    let setup = Setup::new().await;
+    let identity = &setup.identity;
     let clinic = provider("Clinic", &["nurse", "boss"]);
     identity.provider_rules.configure(vec![provider("Other", &["nurse", "boss"]), clinic.clone()]);
     let sub = sign_in(identity, &clinic, 0).await.sub;
@@ -109,8 +109,8 @@ async fn rights_count_in_sign_ins_of_their_provider_and_for_their_age() {
 
 #[tokio::test]
 async fn rights_count_by_the_present_configuration() {
-    let world = World::new().await;
-    let identity = &world.identity;
+    let setup = Setup::new().await;
+    let identity = &setup.identity;
     let clinic = provider("Clinic", &["nurse", "boss"]);
     let sub = sign_in(identity, &clinic, 0).await.sub;
     for (configured, expected, ended) in [
@@ -131,8 +131,8 @@ async fn rights_count_by_the_present_configuration() {
 
 #[tokio::test]
 async fn tokens_lose_the_rights_and_refresh_tokens_end() {
-    let world = World::new().await;
-    let identity = &world.identity;
+    let setup = Setup::new().await;
+    let identity = &setup.identity;
     let minutes = |minutes| SignedDuration::from_mins(minutes);
     let clinic = IdentityProvider { rights_max_age: minutes(30), ..provider("Clinic", &["nurse"]) };
     identity.provider_rules.configure(vec![clinic.clone()]);
@@ -149,7 +149,7 @@ async fn tokens_lose_the_rights_and_refresh_tokens_end() {
         epoch: user.epoch,
         amr: Vec::new(),
         provider: Some("Clinic".to_owned()),
-        ..world.grant(scopes)
+        ..setup.grant(scopes)
     };
     let own = Grant { amr: vec!["pwd".to_owned()], provider: None, ..grant.clone() };
     let access = |grant: &Grant| identity.tokens.mint_access_token(grant, minutes(60), at(0));
@@ -195,7 +195,7 @@ async fn tokens_lose_the_rights_and_refresh_tokens_end() {
 #[tokio::test]
 async fn rights_of_before_count_from_the_upgrade() {
     let store = Store::memory();
-    let world = World::on(store.clone()).await;
+    let setup = Setup::on(store.clone()).await;
     let clinic = provider("Clinic", &["nurse"]);
     let earlier = User {
         username: "ann".to_owned(),
@@ -206,7 +206,7 @@ async fn rights_of_before_count_from_the_upgrade() {
         is_mapped: true,
         ..User::default()
     };
-    let sub = world.identity.users.add_user(earlier, at(0)).await.unwrap().sub;
+    let sub = setup.identity.users.add_user(earlier, at(0)).await.unwrap().sub;
     store.write(vec![LedgerWrite::delete("index/user-mapped-rights", Expect::Any)], at(0)).await.unwrap();
     let random = Arc::new(trefoil_identity::SystemRandom);
     let identity = Identity::open(store, random, "https://as.example", false, at(HOUR)).await.unwrap();

@@ -6,29 +6,29 @@ use trefoil_identity::model::error_code::ErrorCode;
 use trefoil_identity::sign_in::session::{Session, SessionOrigin, SignInProof};
 use trefoil_identity::tokens::grant::GrantError;
 
-use crate::support::{self, World, at};
+use crate::support::{self, Setup, at};
 
-async fn world() -> (World, Client, Session) {
-    let world = World::new().await;
+async fn setup() -> (Setup, Client, Session) {
+    let setup = Setup::new().await;
     let client = Client {
         grant_types: vec![GrantType::DeviceCode, GrantType::RefreshToken],
         ..support::client("box")
     };
-    world.identity.clients.add_client(&client, at(0)).await.unwrap();
+    setup.identity.clients.add_client(&client, at(0)).await.unwrap();
     // The client as stored, which has a generation.
-    let client = world.identity.clients.active_client("box", at(0)).await.unwrap().unwrap();
-    let cookie = world
+    let client = setup.identity.clients.active_client("box", at(0)).await.unwrap().unwrap();
+    let cookie = setup
         .identity
         .sessions
-        .begin_session(&world.user, &SignInProof::password(), SessionOrigin::default(), None, at(0))
+        .begin_session(&setup.user, &SignInProof::password(), SessionOrigin::default(), None, at(0))
         .await
         .unwrap();
-    let (session, _) = world.identity.sessions.active_session(&cookie, at(0)).await.unwrap().unwrap();
-    (world, client, session)
+    let (session, _) = setup.identity.sessions.active_session(&cookie, at(0)).await.unwrap().unwrap();
+    (setup, client, session)
 }
 
-async fn begin(world: &World, client: &Client) -> DeviceCodes {
-    world
+async fn begin(setup: &Setup, client: &Client) -> DeviceCodes {
+    setup
         .identity
         .devices
         .begin_device_authorization(client, Some("openid profile"), at(0))
@@ -39,29 +39,29 @@ async fn begin(world: &World, client: &Client) -> DeviceCodes {
 
 #[tokio::test]
 async fn an_approved_device_gets_one_grant() {
-    let (world, client, session) = world().await;
-    let start = begin(&world, &client).await;
-    let identity = &world.identity;
+    let (setup, client, session) = setup().await;
+    let start = begin(&setup, &client).await;
+    let identity = &setup.identity;
     let pending = identity.devices.redeem_device_code(&start.device_code, &client, None, at(5)).await;
     assert!(matches!(pending, Err(DeviceError::Pending)));
     let typed = start.user_code.to_lowercase().replace('-', " ");
-    let question = identity.devices.device_question(&typed, &world.user, at(6)).await.unwrap().unwrap();
+    let question = identity.devices.device_question(&typed, &setup.user, at(6)).await.unwrap().unwrap();
     assert_eq!((question.client.client_id.as_str(), question.user_code), ("box", start.user_code.clone()));
     assert!(
-        identity.devices.answer_device_question(&typed, true, &session, &world.user, at(6)).await.unwrap()
+        identity.devices.answer_device_question(&typed, true, &session, &setup.user, at(6)).await.unwrap()
     );
     // The user code is used up by the answer.
     assert!(
-        !identity.devices.answer_device_question(&typed, false, &session, &world.user, at(6)).await.unwrap()
+        !identity.devices.answer_device_question(&typed, false, &session, &setup.user, at(6)).await.unwrap()
     );
-    assert!(identity.devices.device_question(&typed, &world.user, at(6)).await.unwrap().is_none());
+    assert!(identity.devices.device_question(&typed, &setup.user, at(6)).await.unwrap().is_none());
 
-    let other = identity.devices.redeem_device_code(&start.device_code, &world.client, None, at(10)).await;
+    let other = identity.devices.redeem_device_code(&start.device_code, &setup.client, None, at(10)).await;
     assert!(matches!(other, Err(DeviceError::Grant(GrantError::Unknown))), "another client");
     let grant = identity.devices.redeem_device_code(&start.device_code, &client, None, at(10)).await.unwrap();
     assert_eq!(
         (grant.sub.as_str(), grant.scopes.to_string().as_str()),
-        (world.user.sub.as_str(), "openid profile")
+        (setup.user.sub.as_str(), "openid profile")
     );
     assert_eq!(grant.amr, ["pwd"]);
     let refresh = identity.grants.issue_refresh_token(&grant, &client, at(10)).await.unwrap();
@@ -75,9 +75,9 @@ async fn an_approved_device_gets_one_grant() {
 
 #[tokio::test]
 async fn denial_fast_polls_and_expiry_are_reported() {
-    let (world, client, session) = world().await;
-    let identity = &world.identity;
-    let start = begin(&world, &client).await;
+    let (setup, client, session) = setup().await;
+    let identity = &setup.identity;
+    let start = begin(&setup, &client).await;
     let poll = async |second| {
         identity.devices.redeem_device_code(&start.device_code, &client, None, at(second)).await
     };
@@ -93,23 +93,23 @@ async fn denial_fast_polls_and_expiry_are_reported() {
     );
     assert!(matches!(poll(599).await, Err(DeviceError::Pending)));
     assert!(
-        identity.devices.device_question(&start.user_code, &world.user, at(599)).await.unwrap().is_some()
+        identity.devices.device_question(&start.user_code, &setup.user, at(599)).await.unwrap().is_some()
     );
     assert!(matches!(poll(600).await, Err(DeviceError::Expired)));
     assert!(
         !identity
             .devices
-            .answer_device_question(&start.user_code, true, &session, &world.user, at(600))
+            .answer_device_question(&start.user_code, true, &session, &setup.user, at(600))
             .await
             .unwrap()
     );
     assert!(matches!(poll(1201).await, Err(DeviceError::Grant(GrantError::Unknown))));
 
-    let error = begin(&world, &client).await;
+    let error = begin(&setup, &client).await;
     assert!(
         identity
             .devices
-            .answer_device_question(&error.user_code, false, &session, &world.user, at(1))
+            .answer_device_question(&error.user_code, false, &session, &setup.user, at(1))
             .await
             .unwrap()
     );
@@ -119,25 +119,25 @@ async fn denial_fast_polls_and_expiry_are_reported() {
 
 #[tokio::test]
 async fn a_grant_ends_with_its_session() {
-    let (world, client, session) = world().await;
-    let identity = &world.identity;
-    let start = begin(&world, &client).await;
+    let (setup, client, session) = setup().await;
+    let identity = &setup.identity;
+    let start = begin(&setup, &client).await;
     assert!(
         identity
             .devices
-            .answer_device_question(&start.user_code, true, &session, &world.user, at(1))
+            .answer_device_question(&start.user_code, true, &session, &setup.user, at(1))
             .await
             .unwrap()
     );
-    assert!(identity.sessions.end_user_session(&world.user.sub, &session.sid, at(2)).await.unwrap());
+    assert!(identity.sessions.end_user_session(&setup.user.sub, &session.sid, at(2)).await.unwrap());
     let poll = identity.devices.redeem_device_code(&start.device_code, &client, None, at(3)).await;
     assert!(matches!(poll, Err(DeviceError::Grant(GrantError::Revoked))));
 }
 
 #[tokio::test]
 async fn scopes_that_the_client_lacks_are_rejected() {
-    let (world, client, _) = world().await;
-    let error = world
+    let (setup, client, _) = setup().await;
+    let error = setup
         .identity
         .devices
         .begin_device_authorization(&client, Some("openid email"), at(0))
@@ -145,27 +145,27 @@ async fn scopes_that_the_client_lacks_are_rejected() {
         .unwrap();
     assert_eq!(error.unwrap_err().error, ErrorCode::InvalidScope);
     let system =
-        world.identity.devices.begin_device_authorization(&client, Some("system/*.rs"), at(0)).await.unwrap();
+        setup.identity.devices.begin_device_authorization(&client, Some("system/*.rs"), at(0)).await.unwrap();
     assert_eq!(system.unwrap_err().error, ErrorCode::InvalidScope);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_device_code_is_redeemed_once_in_64_concurrent_requests() {
-    let (world, client, session) = world().await;
-    let start = begin(&world, &client).await;
+    let (setup, client, session) = setup().await;
+    let start = begin(&setup, &client).await;
     assert!(
-        world
+        setup
             .identity
             .devices
-            .answer_device_question(&start.user_code, true, &session, &world.user, at(1))
+            .answer_device_question(&start.user_code, true, &session, &setup.user, at(1))
             .await
             .unwrap()
     );
-    let world = std::sync::Arc::new(world);
+    let setup = std::sync::Arc::new(setup);
     let tries = (0..64).map(|_| {
-        let (world, client, code) = (world.clone(), client.clone(), start.device_code.clone());
+        let (setup, client, code) = (setup.clone(), client.clone(), start.device_code.clone());
         tokio::spawn(async move {
-            world.identity.devices.redeem_device_code(&code, &client, None, at(2)).await.is_ok()
+            setup.identity.devices.redeem_device_code(&code, &client, None, at(2)).await.is_ok()
         })
     });
     let mut token_count = 0;

@@ -5,11 +5,11 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::json;
 use trefoil_identity::tokens::dpop::DpopRequest;
 
-use crate::support::{World, at};
+use crate::support::{Setup, at};
 
 #[tokio::test]
 async fn both_names_of_ed25519_are_accepted() {
-    let world = World::new().await;
+    let setup = Setup::new().await;
     let key = Ed25519KeyPair::generate().unwrap();
     let url = "https://as.example/oauth2/token";
     let mut thumbprints = Vec::new();
@@ -22,7 +22,7 @@ async fn both_names_of_ed25519_are_accepted() {
         let signed = format!("{header}.{claims}");
         let proof = format!("{signed}.{}", URL_SAFE_NO_PAD.encode(key.sign(signed.as_bytes())));
         let request = DpopRequest { method: "POST", url, access_token: None };
-        thumbprints.push(world.identity.dpop.verify_proof(&proof, &request, at(0)).await.ok());
+        thumbprints.push(setup.identity.dpop.verify_proof(&proof, &request, at(0)).await.ok());
     }
     assert!(thumbprints[0].is_some() && thumbprints[0] == thumbprints[1], "{thumbprints:?}");
     assert_eq!(thumbprints[2..], [None, None]);

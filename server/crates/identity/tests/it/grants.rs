@@ -18,7 +18,7 @@ use trefoil_identity::tokens::dpop::DpopRequest;
 use trefoil_identity::tokens::grant::{CodeExchange, Grant, GrantError};
 use trefoil_identity::tokens::id_token::IdTokenContext;
 
-use crate::support::{CALLBACK, World, at, client};
+use crate::support::{CALLBACK, Setup, at, client};
 
 fn sent(code: &str) -> CodeExchange<'_> {
     CodeExchange { code, redirect_uri: CALLBACK, verifier: None, jkt: None, resource: None }
@@ -26,22 +26,22 @@ fn sent(code: &str) -> CodeExchange<'_> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_code_is_spent_once_in_concurrent_requests() {
-    let world = Arc::new(World::new().await);
+    let setup = Arc::new(Setup::new().await);
     for round in 0..5 {
         // Each round uses a new family, because the second uses of a code revoke its family.
-        let mut grant = world.grant("openid");
+        let mut grant = setup.grant("openid");
         grant.family = format!("family-{round}");
         let to = RegisteredRedirectUri::parse(CALLBACK, false).unwrap();
-        let code = world
+        let code = setup
             .identity
             .grants
             .issue_authorization_code(grant, to, None, None, lifetimes::AUTHORIZATION_CODE, at(0))
             .await
             .unwrap();
         let tasks = (0..64).map(|_| {
-            let (world, code) = (world.clone(), code.clone());
+            let (setup, code) = (setup.clone(), code.clone());
             tokio::spawn(async move {
-                world.identity.grants.redeem_authorization_code(&sent(&code), &world.client, at(1)).await
+                setup.identity.grants.redeem_authorization_code(&sent(&code), &setup.client, at(1)).await
             })
         });
         let mut won = 0;
@@ -53,20 +53,20 @@ async fn a_code_is_spent_once_in_concurrent_requests() {
             }
         }
         assert_eq!(won, 1);
-        let again = world.identity.grants.redeem_authorization_code(&sent(&code), &world.client, at(1)).await;
+        let again = setup.identity.grants.redeem_authorization_code(&sent(&code), &setup.client, at(1)).await;
         assert!(matches!(again, Err(GrantError::Reused)));
     }
 }
 
 /// Redeems one refresh token in 64 concurrent requests. Returns the number of successes and the distinct
 /// successors.
-async fn race(world: &Arc<World>, client: Client) -> (usize, std::collections::BTreeSet<String>) {
+async fn race(setup: &Arc<Setup>, client: Client) -> (usize, std::collections::BTreeSet<String>) {
     let refresh =
-        world.identity.grants.issue_refresh_token(&world.grant("openid"), &client, at(1)).await.unwrap();
+        setup.identity.grants.issue_refresh_token(&setup.grant("openid"), &client, at(1)).await.unwrap();
     let tasks = (0..64).map(|_| {
-        let (world, refresh, client) = (world.clone(), refresh.clone(), client.clone());
+        let (setup, refresh, client) = (setup.clone(), refresh.clone(), client.clone());
         tokio::spawn(async move {
-            world.identity.grants.redeem_refresh_token(&refresh, &client, None, None, None, at(2)).await
+            setup.identity.grants.redeem_refresh_token(&refresh, &client, None, None, None, at(2)).await
         })
     });
     let (mut won, mut successors) = (0, std::collections::BTreeSet::new());
@@ -85,29 +85,29 @@ async fn race(world: &Arc<World>, client: Client) -> (usize, std::collections::B
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refresh_token_is_spent_once_in_concurrent_requests() {
-    let world = Arc::new(World::new().await);
-    let (won, successors) = race(&world, world.client.clone()).await;
+    let setup = Arc::new(Setup::new().await);
+    let (won, successors) = race(&setup, setup.client.clone()).await;
     assert_eq!((won, successors.len()), (1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn during_the_grace_period_all_requests_get_the_same_successor() {
-    let world = Arc::new(World::new().await);
-    let client = Client { refresh_grace_s: Some(10), ..world.client.clone() };
-    let (won, successors) = race(&world, client.clone()).await;
+    let setup = Arc::new(Setup::new().await);
+    let client = Client { refresh_grace_s: Some(10), ..setup.client.clone() };
+    let (won, successors) = race(&setup, client.clone()).await;
     assert_eq!((won, successors.len()), (64, 1));
     let successor = successors.first().unwrap();
     assert!(
-        world.identity.grants.redeem_refresh_token(successor, &client, None, None, None, at(3)).await.is_ok()
+        setup.identity.grants.redeem_refresh_token(successor, &client, None, None, None, at(3)).await.is_ok()
     );
 }
 
 #[tokio::test]
 async fn the_grace_period_ends() {
-    let world = World::new().await;
-    let client = Client { refresh_grace_s: Some(10), ..world.client.clone() };
-    let identity = &world.identity;
-    let refresh = identity.grants.issue_refresh_token(&world.grant("openid"), &client, at(0)).await.unwrap();
+    let setup = Setup::new().await;
+    let client = Client { refresh_grace_s: Some(10), ..setup.client.clone() };
+    let identity = &setup.identity;
+    let refresh = identity.grants.issue_refresh_token(&setup.grant("openid"), &client, at(0)).await.unwrap();
     let (_, first) =
         identity.grants.redeem_refresh_token(&refresh, &client, None, None, None, at(1)).await.unwrap();
     let (_, again) =
@@ -121,9 +121,9 @@ async fn the_grace_period_ends() {
 
 #[tokio::test]
 async fn a_second_use_is_rejected_whichever_clock_is_ahead() {
-    let world = World::new().await;
-    let (identity, client) = (&world.identity, &world.client);
-    let refresh = identity.grants.issue_refresh_token(&world.grant("openid"), client, at(0)).await.unwrap();
+    let setup = Setup::new().await;
+    let (identity, client) = (&setup.identity, &setup.client);
+    let refresh = identity.grants.issue_refresh_token(&setup.grant("openid"), client, at(0)).await.unwrap();
     assert!(identity.grants.redeem_refresh_token(&refresh, client, None, None, None, at(2)).await.is_ok());
     // A request that arrived earlier, or at a node whose clock is behind.
     let again = identity.grants.redeem_refresh_token(&refresh, client, None, None, None, at(1)).await;
@@ -133,9 +133,9 @@ async fn a_second_use_is_rejected_whichever_clock_is_ahead() {
 /// Presents each kind of token at every place that accepts tokens. Only the intended place accepts it.
 #[tokio::test]
 async fn no_kind_of_token_is_accepted_as_another() {
-    let world = World::new().await;
-    let (identity, client) = (&world.identity, &world.client);
-    let grant = world.grant("openid");
+    let setup = Setup::new().await;
+    let (identity, client) = (&setup.identity, &setup.client);
+    let grant = setup.grant("openid");
     let access = identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(0));
     let tokens = [
         ("access token", access.clone()),
@@ -144,7 +144,7 @@ async fn no_kind_of_token_is_accepted_as_another() {
             identity.tokens.mint_id_token(client, &grant, IdTokenContext::default(), at(0)).await.unwrap(),
         ),
         ("refresh token", identity.grants.issue_refresh_token(&grant, client, at(0)).await.unwrap()),
-        ("code", world.code("openid").await),
+        ("code", setup.code("openid").await),
     ];
     for (kind, token) in &tokens {
         let passed = [
@@ -174,13 +174,13 @@ async fn no_kind_of_token_is_accepted_as_another() {
 
 #[tokio::test]
 async fn a_token_ends_with_the_registration_and_the_consent() {
-    let world = World::new().await;
-    let (identity, client) = (&world.identity, &world.client);
-    let grant = world.grant("openid");
+    let setup = Setup::new().await;
+    let (identity, client) = (&setup.identity, &setup.client);
+    let grant = setup.grant("openid");
     let access = identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(0));
     let refresh = identity.grants.issue_refresh_token(&grant, client, at(0)).await.unwrap();
     assert!(identity.tokens.verify_access_token(&access, at(1)).await.is_ok());
-    identity.consents.withdraw_consent(&world.user.sub, &client.client_id, at(1)).await.unwrap();
+    identity.consents.withdraw_consent(&setup.user.sub, &client.client_id, at(1)).await.unwrap();
     assert!(matches!(identity.tokens.verify_access_token(&access, at(1)).await, Err(BadToken::Revoked)));
     let error = identity.grants.redeem_refresh_token(&refresh, client, None, None, None, at(1)).await;
     assert!(matches!(error, Err(GrantError::Revoked)));
@@ -199,9 +199,9 @@ async fn a_token_ends_with_the_registration_and_the_consent() {
 
 #[tokio::test]
 async fn a_code_is_bound_to_client_and_redirect_uri_for_five_minutes() {
-    let world = World::new().await;
-    let code = world.code("openid").await;
-    let identity = &world.identity;
+    let setup = Setup::new().await;
+    let code = setup.code("openid").await;
+    let identity = &setup.identity;
     // None of these rejected attempts spends the code.
     let other = client("other");
     assert!(matches!(
@@ -214,7 +214,7 @@ async fn a_code_is_bound_to_client_and_redirect_uri_for_five_minutes() {
             .grants
             .redeem_authorization_code(
                 &CodeExchange { redirect_uri: &elsewhere, ..sent(&code) },
-                &world.client,
+                &setup.client,
                 at(1)
             )
             .await,
@@ -226,61 +226,61 @@ async fn a_code_is_bound_to_client_and_redirect_uri_for_five_minutes() {
             .grants
             .redeem_authorization_code(
                 &CodeExchange { verifier: Some(&verifier), ..sent(&code) },
-                &world.client,
+                &setup.client,
                 at(1)
             )
             .await,
         Err(GrantError::Verifier)
     ));
     assert!(matches!(
-        identity.grants.redeem_authorization_code(&sent(&code), &world.client, at(300)).await,
+        identity.grants.redeem_authorization_code(&sent(&code), &setup.client, at(300)).await,
         Err(GrantError::Unknown)
     ));
-    assert!(identity.grants.redeem_authorization_code(&sent(&code), &world.client, at(299)).await.is_ok());
+    assert!(identity.grants.redeem_authorization_code(&sent(&code), &setup.client, at(299)).await.is_ok());
 }
 
 #[tokio::test]
 async fn a_second_use_revokes_the_family() {
-    let world = World::new().await;
-    let identity = &world.identity;
-    let code = world.code("openid").await;
-    let grant = identity.grants.redeem_authorization_code(&sent(&code), &world.client, at(1)).await.unwrap();
+    let setup = Setup::new().await;
+    let identity = &setup.identity;
+    let code = setup.code("openid").await;
+    let grant = identity.grants.redeem_authorization_code(&sent(&code), &setup.client, at(1)).await.unwrap();
     let access = identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(1));
-    let refresh = identity.grants.issue_refresh_token(&grant, &world.client, at(1)).await.unwrap();
+    let refresh = identity.grants.issue_refresh_token(&grant, &setup.client, at(1)).await.unwrap();
     assert!(identity.tokens.verify_access_token(&access, at(2)).await.is_ok());
     let (_, successor) =
-        identity.grants.redeem_refresh_token(&refresh, &world.client, None, None, None, at(2)).await.unwrap();
-    let reused = identity.grants.redeem_refresh_token(&refresh, &world.client, None, None, None, at(3)).await;
+        identity.grants.redeem_refresh_token(&refresh, &setup.client, None, None, None, at(2)).await.unwrap();
+    let reused = identity.grants.redeem_refresh_token(&refresh, &setup.client, None, None, None, at(3)).await;
     assert!(matches!(reused, Err(GrantError::Reused)));
-    let dead = identity.grants.redeem_refresh_token(&successor, &world.client, None, None, None, at(3)).await;
+    let dead = identity.grants.redeem_refresh_token(&successor, &setup.client, None, None, None, at(3)).await;
     assert!(matches!(dead, Err(GrantError::Revoked)));
     assert!(matches!(identity.tokens.verify_access_token(&access, at(3)).await, Err(BadToken::Revoked)));
 }
 
 #[tokio::test]
 async fn a_refresh_never_adds_scopes() {
-    let world = World::new().await;
-    let identity = &world.identity;
+    let setup = Setup::new().await;
+    let identity = &setup.identity;
     let refresh = identity
         .grants
-        .issue_refresh_token(&world.grant("openid profile"), &world.client, at(1))
+        .issue_refresh_token(&setup.grant("openid profile"), &setup.client, at(1))
         .await
         .unwrap();
     let scopes = |text: &str| trefoil_identity::model::scope::Scopes::parse(text).unwrap();
     let wider = identity
         .grants
-        .redeem_refresh_token(&refresh, &world.client, Some(&scopes("openid email")), None, None, at(2))
+        .redeem_refresh_token(&refresh, &setup.client, Some(&scopes("openid email")), None, None, at(2))
         .await;
     assert!(matches!(wider, Err(GrantError::Scope)));
     let (narrow, successor) = identity
         .grants
-        .redeem_refresh_token(&refresh, &world.client, Some(&scopes("openid")), None, None, at(2))
+        .redeem_refresh_token(&refresh, &setup.client, Some(&scopes("openid")), None, None, at(2))
         .await
         .unwrap();
     assert_eq!(narrow.scopes.to_string(), "openid");
     let (whole, _) = identity
         .grants
-        .redeem_refresh_token(&successor, &world.client, None, None, None, at(3))
+        .redeem_refresh_token(&successor, &setup.client, None, None, None, at(3))
         .await
         .unwrap();
     assert_eq!(whole.scopes.to_string(), "openid profile");
@@ -288,8 +288,8 @@ async fn a_refresh_never_adds_scopes() {
 
 #[tokio::test]
 async fn tokens_lose_the_scopes_that_client_or_user_lose() {
-    let world = World::new().await;
-    let (identity, scopes) = (&world.identity, |text: &str| Scopes::parse(text).unwrap());
+    let setup = Setup::new().await;
+    let (identity, scopes) = (&setup.identity, |text: &str| Scopes::parse(text).unwrap());
     let declare = async |text: &str| {
         let declared = Client { scopes: scopes(text), ..client("declared") };
         identity.clients.declare_clients(&[declared], 0, at(0)).await.unwrap();
@@ -299,7 +299,7 @@ async fn tokens_lose_the_scopes_that_client_or_user_lose() {
     let grant = Grant {
         client_id: client.client_id.clone(),
         generation: client.generation.clone(),
-        ..world.grant("openid profile offline_access")
+        ..setup.grant("openid profile offline_access")
     };
     let access = identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(0));
     let refresh = identity.grants.issue_refresh_token(&grant, &client, at(0)).await.unwrap();
@@ -334,10 +334,10 @@ async fn tokens_lose_the_scopes_that_client_or_user_lose() {
 
 #[tokio::test]
 async fn an_access_token_ends_by_expiry_revocation_and_sign_out() {
-    let world = World::new().await;
-    let identity = &world.identity;
+    let setup = Setup::new().await;
+    let identity = &setup.identity;
     let token = |scopes: &str| {
-        identity.tokens.mint_access_token(&world.grant(scopes), lifetimes::ACCESS_TOKEN, at(0))
+        identity.tokens.mint_access_token(&setup.grant(scopes), lifetimes::ACCESS_TOKEN, at(0))
     };
     let access = token("openid");
     assert!(identity.tokens.verify_access_token(&access, at(3599)).await.is_ok());
@@ -351,8 +351,8 @@ async fn an_access_token_ends_by_expiry_revocation_and_sign_out() {
         assert!(matches!(altered, Err(BadToken::Malformed)), "part {part}");
     }
     // An ID token is not accepted as an access token.
-    let grant = world.grant("openid");
-    let id_token = identity.tokens.mint_id_token(&world.client, &grant, IdTokenContext::default(), at(0));
+    let grant = setup.grant("openid");
+    let id_token = identity.tokens.mint_id_token(&setup.client, &grant, IdTokenContext::default(), at(0));
     let id_token = id_token.await.unwrap();
     assert!(matches!(identity.tokens.verify_access_token(&id_token, at(1)).await, Err(BadToken::Malformed)));
 
@@ -361,17 +361,17 @@ async fn an_access_token_ends_by_expiry_revocation_and_sign_out() {
         identity.tokens.verify_access_token(&access, at(1)).await.is_ok(),
         "another client cannot revoke it"
     );
-    identity.tokens.revoke_token(&access, &world.client, at(1)).await.unwrap();
+    identity.tokens.revoke_token(&access, &setup.client, at(1)).await.unwrap();
     assert!(matches!(identity.tokens.verify_access_token(&access, at(1)).await, Err(BadToken::Revoked)));
 
     // The end of a session ends its tokens, except those with `offline_access`.
     let cookie = identity
         .sessions
-        .begin_session(&world.user, &SignInProof::password(), SessionOrigin::default(), None, at(0))
+        .begin_session(&setup.user, &SignInProof::password(), SessionOrigin::default(), None, at(0))
         .await
         .unwrap();
     let (session, _) = identity.sessions.active_session(&cookie, at(1)).await.unwrap().unwrap();
-    let mut grant = world.grant("openid profile");
+    let mut grant = setup.grant("openid profile");
     grant.sid = session.sid.clone();
     let online = identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(0));
     grant.scopes = trefoil_identity::model::scope::Scopes::parse("openid offline_access").unwrap();
@@ -391,18 +391,18 @@ async fn an_access_token_ends_by_expiry_revocation_and_sign_out() {
 
 #[tokio::test]
 async fn a_session_ends_after_one_idle_hour_and_after_twelve_hours() {
-    let world = World::new().await;
-    let identity = &world.identity;
+    let setup = Setup::new().await;
+    let identity = &setup.identity;
     let idle = identity
         .sessions
-        .begin_session(&world.user, &SignInProof::password(), SessionOrigin::default(), None, at(0))
+        .begin_session(&setup.user, &SignInProof::password(), SessionOrigin::default(), None, at(0))
         .await
         .unwrap();
     assert!(identity.sessions.active_session(&idle, at(3599)).await.unwrap().is_some());
     assert!(identity.sessions.active_session(&idle, at(3599 + 3600)).await.unwrap().is_none());
     let busy = identity
         .sessions
-        .begin_session(&world.user, &SignInProof::password(), SessionOrigin::default(), None, at(0))
+        .begin_session(&setup.user, &SignInProof::password(), SessionOrigin::default(), None, at(0))
         .await
         .unwrap();
     for half_hour in 1..24 {
@@ -416,33 +416,33 @@ async fn a_session_ends_after_one_idle_hour_and_after_twelve_hours() {
 
 #[tokio::test]
 async fn a_session_ends_by_its_id() {
-    let world = World::new().await;
-    let identity = &world.identity;
+    let setup = Setup::new().await;
+    let identity = &setup.identity;
     let cookie = identity
         .sessions
-        .begin_session(&world.user, &SignInProof::password(), SessionOrigin::default(), None, at(0))
+        .begin_session(&setup.user, &SignInProof::password(), SessionOrigin::default(), None, at(0))
         .await
         .unwrap();
     let (session, _) = identity.sessions.active_session(&cookie, at(1)).await.unwrap().unwrap();
-    assert!(identity.sessions.end_user_session(&world.user.sub, &session.sid, at(2)).await.unwrap());
+    assert!(identity.sessions.end_user_session(&setup.user.sub, &session.sid, at(2)).await.unwrap());
     assert!(identity.sessions.active_session(&cookie, at(2)).await.unwrap().is_none());
-    assert!(identity.sessions.user_sessions(&world.user, at(2)).await.unwrap().is_empty());
+    assert!(identity.sessions.user_sessions(&setup.user, at(2)).await.unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn a_cookie_identifies_its_expired_session_which_can_still_be_ended() {
-    let world = World::new().await;
-    let identity = &world.identity;
+    let setup = Setup::new().await;
+    let identity = &setup.identity;
     let proof = SignInProof::password();
-    let start = identity.sessions.begin_session(&world.user, &proof, SessionOrigin::default(), None, at(0));
+    let start = identity.sessions.begin_session(&setup.user, &proof, SessionOrigin::default(), None, at(0));
     let cookie = start.await.unwrap();
     let (session, _) = identity.sessions.active_session(&cookie, at(1)).await.unwrap().unwrap();
-    let grant = Grant { sid: session.sid.clone(), ..world.grant("openid") };
+    let grant = Grant { sid: session.sid.clone(), ..setup.grant("openid") };
     let token = identity.tokens.mint_access_token(&grant, jiff::SignedDuration::from_hours(20), at(1));
     let later = at(13 * 3600);
     assert!(identity.sessions.active_session(&cookie, later).await.unwrap().is_none());
     let session_identity = identity.sessions.session_identity(&cookie, later).await.unwrap().unwrap();
-    assert_eq!((session_identity.sid, session_identity.sub), (session.sid, world.user.sub.clone()));
+    assert_eq!((session_identity.sid, session_identity.sub), (session.sid, setup.user.sub.clone()));
     assert!(identity.tokens.verify_access_token(&token, later).await.is_ok());
     identity.sessions.end_session(&cookie, later).await.unwrap();
     assert!(identity.tokens.verify_access_token(&token, later).await.is_err());
@@ -452,10 +452,10 @@ async fn a_cookie_identifies_its_expired_session_which_can_still_be_ended() {
 #[tokio::test]
 async fn refresh_tokens_end_when_the_scope_that_allowed_them_is_taken_away() {
     for (from_client, always_refresh) in [(true, false), (false, false), (true, true), (false, true)] {
-        let world = World::new().await;
-        let identity = &world.identity;
-        let client = Client { always_refresh, ..world.client.clone() };
-        let grant = world.grant("openid offline_access");
+        let setup = Setup::new().await;
+        let identity = &setup.identity;
+        let client = Client { always_refresh, ..setup.client.clone() };
+        let grant = setup.grant("openid offline_access");
         let token = identity.grants.issue_refresh_token(&grant, &client, at(1)).await.unwrap();
         let (_, token) =
             identity.grants.redeem_refresh_token(&token, &client, None, None, None, at(2)).await.unwrap();
@@ -476,18 +476,18 @@ async fn refresh_tokens_end_when_the_scope_that_allowed_them_is_taken_away() {
 #[tokio::test]
 async fn what_was_issued_before_a_restore_of_the_database_has_ended() {
     let store = Store::memory();
-    let world = World::on(store.clone()).await;
-    let identity = &world.identity;
+    let setup = Setup::on(store.clone()).await;
+    let identity = &setup.identity;
     let begin = async |second| {
         let (proof, origin) = (SignInProof::password(), SessionOrigin::default());
-        identity.sessions.begin_session(&world.user, &proof, origin, None, at(second)).await.unwrap()
+        identity.sessions.begin_session(&setup.user, &proof, origin, None, at(second)).await.unwrap()
     };
     let issue = async |second| {
-        let grant = Grant { granted: at(second), ..world.grant("openid offline_access") };
-        let refresh = identity.grants.issue_refresh_token(&grant, &world.client, at(second)).await.unwrap();
+        let grant = Grant { granted: at(second), ..setup.grant("openid offline_access") };
+        let refresh = identity.grants.issue_refresh_token(&grant, &setup.client, at(second)).await.unwrap();
         (identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(second)), refresh)
     };
-    let code = world.code("openid").await;
+    let code = setup.code("openid").await;
     let (cookie, (access, refresh)) = (begin(0).await, issue(0).await);
     // A server that starts again has no cache; here a new client ends its epoch.
     let end = async |second, new_client: &str| {
@@ -497,17 +497,17 @@ async fn what_was_issued_before_a_restore_of_the_database_has_ended() {
     end(10, "third").await;
 
     assert!(identity.sessions.active_session(&cookie, at(12)).await.unwrap().is_none());
-    let spent = identity.grants.redeem_authorization_code(&sent(&code), &world.client, at(12)).await;
+    let spent = identity.grants.redeem_authorization_code(&sent(&code), &setup.client, at(12)).await;
     assert!(matches!(spent, Err(GrantError::Revoked)));
     let renewed =
-        identity.grants.redeem_refresh_token(&refresh, &world.client, None, None, None, at(12)).await;
+        identity.grants.redeem_refresh_token(&refresh, &setup.client, None, None, None, at(12)).await;
     assert!(matches!(renewed, Err(GrantError::Revoked)));
     assert!(matches!(identity.tokens.verify_access_token(&access, at(12)).await, Err(BadToken::Revoked)));
 
     let (cookie, (access, refresh)) = (begin(12).await, issue(12).await);
     assert!(identity.sessions.active_session(&cookie, at(13)).await.unwrap().is_some());
     assert!(identity.tokens.verify_access_token(&access, at(13)).await.is_ok());
-    identity.grants.redeem_refresh_token(&refresh, &world.client, None, None, None, at(13)).await.unwrap();
+    identity.grants.redeem_refresh_token(&refresh, &setup.client, None, None, None, at(13)).await.unwrap();
     // The next restore.
     end(600, "fourth").await;
     assert!(identity.tokens.verify_access_token(&access, at(601)).await.is_err());
@@ -515,19 +515,19 @@ async fn what_was_issued_before_a_restore_of_the_database_has_ended() {
 
 #[tokio::test]
 async fn a_repeated_sign_in_keeps_the_session_id() {
-    let world = World::new().await;
-    let identity = &world.identity;
+    let setup = Setup::new().await;
+    let identity = &setup.identity;
     let first = identity
         .sessions
-        .begin_session(&world.user, &SignInProof::password(), SessionOrigin::default(), None, at(0))
+        .begin_session(&setup.user, &SignInProof::password(), SessionOrigin::default(), None, at(0))
         .await
         .unwrap();
-    let mut grant = world.grant("openid");
+    let mut grant = setup.grant("openid");
     grant.sid = identity.sessions.active_session(&first, at(1)).await.unwrap().unwrap().0.sid;
     let early = identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(1));
     let again = identity
         .sessions
-        .begin_session(&world.user, &SignInProof::password(), SessionOrigin::default(), Some(&first), at(2))
+        .begin_session(&setup.user, &SignInProof::password(), SessionOrigin::default(), Some(&first), at(2))
         .await
         .unwrap();
     assert!(
@@ -539,7 +539,7 @@ async fn a_repeated_sign_in_keeps_the_session_id() {
     assert!(matches!(identity.tokens.verify_access_token(&early, at(4)).await, Err(BadToken::Revoked)));
     let fresh = identity
         .sessions
-        .begin_session(&world.user, &SignInProof::password(), SessionOrigin::default(), Some(&again), at(5))
+        .begin_session(&setup.user, &SignInProof::password(), SessionOrigin::default(), Some(&again), at(5))
         .await
         .unwrap();
     assert_ne!(identity.sessions.active_session(&fresh, at(6)).await.unwrap().unwrap().0.sid, grant.sid);

@@ -12,7 +12,7 @@ use trefoil_identity::model::redirect_uri::RegisteredRedirectUri;
 use trefoil_identity::sign_in::session::{SessionOrigin, SignInProof};
 use trefoil_identity::tokens::grant::CodeExchange;
 
-use crate::support::{CALLBACK, World, at};
+use crate::support::{CALLBACK, Setup, at};
 
 const DAY_S: i64 = 24 * 3600;
 /// Number of days: more than the longest lifetime of a refresh token, twice.
@@ -22,27 +22,27 @@ const SIGN_INS: usize = 4;
 const VARIABLE: &str = "TREFOIL_GROWTH_SIGN_INS";
 
 /// A person signs in, and the app redeems the code and refreshes its token twice.
-async fn sign_in(world: &World, number: usize, second: i64) {
+async fn sign_in(setup: &Setup, number: usize, second: i64) {
     let place = SessionOrigin { address: "192.0.2.1".to_owned(), agent: "a browser".to_owned() };
     let proof = SignInProof::password();
-    let sessions = &world.identity.sessions;
-    let cookie = sessions.begin_session(&world.user, &proof, place, None, at(second)).await.unwrap();
+    let sessions = &setup.identity.sessions;
+    let cookie = sessions.begin_session(&setup.user, &proof, place, None, at(second)).await.unwrap();
     let (session, _) = sessions.active_session(&cookie, at(second)).await.unwrap().unwrap();
-    let mut grant = world.grant("openid offline_access");
+    let mut grant = setup.grant("openid offline_access");
     (grant.granted, grant.auth_time) = (at(second), Some(at(second)));
     grant.session_ends = at(second + 12 * 3600);
     (grant.sid, grant.family) = (session.sid, format!("family-{second}-{number}"));
     let to = RegisteredRedirectUri::parse(CALLBACK, false).unwrap();
-    let (grants, life) = (&world.identity.grants, lifetimes::AUTHORIZATION_CODE);
+    let (grants, life) = (&setup.identity.grants, lifetimes::AUTHORIZATION_CODE);
     let code =
         grants.issue_authorization_code(grant.clone(), to, None, None, life, at(second)).await.unwrap();
     let exchange =
         CodeExchange { code: &code, redirect_uri: CALLBACK, verifier: None, jkt: None, resource: None };
-    grants.redeem_authorization_code(&exchange, &world.client, at(second + 1)).await.unwrap();
-    let mut refresh = grants.issue_refresh_token(&grant, &world.client, at(second + 1)).await.unwrap();
+    grants.redeem_authorization_code(&exchange, &setup.client, at(second + 1)).await.unwrap();
+    let mut refresh = grants.issue_refresh_token(&grant, &setup.client, at(second + 1)).await.unwrap();
     for later in [600, 1_200] {
         let now = at(second + later);
-        let redeemed = grants.redeem_refresh_token(&refresh, &world.client, None, None, None, now).await;
+        let redeemed = grants.redeem_refresh_token(&refresh, &setup.client, None, None, None, now).await;
         refresh = redeemed.unwrap().1;
     }
 }
@@ -75,11 +75,11 @@ fn folder_bytes(folder: &Path) -> u64 {
 
 async fn check(name: &str, store: Store, folder: Option<&Path>) {
     let count = std::env::var(VARIABLE).map_or(SIGN_INS, |count| count.parse().unwrap());
-    let world = World::on(store.clone()).await;
+    let setup = Setup::on(store.clone()).await;
     let before = keys(&store).await;
     let (mut most, mut sizes) = ([0, 0], Vec::new());
     for day in 0..DAYS {
-        join_all((0..count).map(|number| sign_in(&world, number, day * DAY_S))).await;
+        join_all((0..count).map(|number| sign_in(&setup, number, day * DAY_S))).await;
         sweep(&store, (day + 1) * DAY_S).await;
         let half = usize::from(day >= DAYS / 2);
         most[half] = most[half].max(keys(&store).await.len());

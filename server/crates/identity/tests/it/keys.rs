@@ -13,7 +13,7 @@ use trefoil_identity::tokens::signing_key::{KeyPurpose, KeyStage};
 use trefoil_identity::tokens::signing_keys::RotateError;
 use trefoil_identity::{Dependencies, Identity, SigningAlg, SystemRandom};
 
-use crate::support::{World, at, client};
+use crate::support::{Setup, at, client};
 
 const NEVER: SignedDuration = SignedDuration::from_hours(24 * 365);
 
@@ -75,7 +75,7 @@ async fn a_missing_key_is_generated_when_a_token_needs_it() {
     let plain = open(&store, SecretEncryption::default()).await.unwrap();
     let count = async || secrets(&store).await.matches("pkcs8").count();
     assert_eq!(count().await, 8, "no RSA key yet");
-    let grant = World::new().await.grant("openid");
+    let grant = Setup::new().await.grant("openid");
     let mint = async |identity: &Identity| {
         let token =
             identity.tokens.mint_id_token(&client("app"), &grant, IdTokenContext::default(), at(0)).await;
@@ -129,7 +129,7 @@ async fn a_revoked_active_key_has_a_successor_at_once() {
 
 #[tokio::test]
 async fn id_tokens_are_signed_with_the_algorithm_of_the_client() {
-    let world = World::new().await;
+    let setup = Setup::new().await;
     for (chosen, alg, hash) in [
         (None, "RS256", 16),
         (Some("ES256"), "ES256", 16),
@@ -140,7 +140,7 @@ async fn id_tokens_are_signed_with_the_algorithm_of_the_client() {
         app.id_token_alg = chosen.map(str::to_owned);
         let beside = IdTokenContext { access_token: Some("access"), user: None };
         let token =
-            world.identity.tokens.mint_id_token(&app, &world.grant("openid"), beside, at(0)).await.unwrap();
+            setup.identity.tokens.mint_id_token(&app, &setup.grant("openid"), beside, at(0)).await.unwrap();
         let part = |at: usize| -> serde_json::Value {
             use base64::engine::general_purpose::URL_SAFE_NO_PAD;
             let part = token.split('.').nth(at).unwrap();
@@ -148,16 +148,16 @@ async fn id_tokens_are_signed_with_the_algorithm_of_the_client() {
         };
         assert_eq!(part(0)["alg"], alg);
         assert_eq!(part(1)["at_hash"].as_str().unwrap().len(), (hash * 4_usize).div_ceil(3), "{alg}");
-        let (sub, aud, _) = world
+        let (sub, aud, _) = setup
             .identity
             .tokens
             .verify_id_token_hint(&token, at(0))
             .expect("the ID token was issued by this server");
-        assert_eq!((sub, aud.as_str()), (world.user.sub.clone(), "app"));
+        assert_eq!((sub, aud.as_str()), (setup.user.sub.clone(), "app"));
     }
     let mut wrong = client("wrong");
     wrong.id_token_alg = Some("none".to_owned());
-    let error = world.identity.clients.add_client(&wrong, at(0)).await.unwrap_err().to_string();
+    let error = setup.identity.clients.add_client(&wrong, at(0)).await.unwrap_err().to_string();
     assert!(error.contains("'none' is not an algorithm for ID tokens; use RS256"), "{error}");
     assert_eq!(SigningAlg::parse("HS256"), None);
 }
@@ -202,7 +202,7 @@ async fn secrets_are_encrypted_at_rest_and_the_key_can_be_rotated() {
 
 #[tokio::test]
 async fn secrets_that_were_stored_in_plain_are_replaced_when_a_key_is_configured() {
-    let world = World::new().await;
+    let setup = Setup::new().await;
     let store = Store::memory();
     let plain = open(&store, SecretEncryption::default()).await.unwrap();
     plain.signing_keys.rotate_keys(true, at(0)).await.unwrap();
@@ -211,7 +211,7 @@ async fn secrets_that_were_stored_in_plain_are_replaced_when_a_key_is_configured
     let (active, mac) = (kid(&plain, KeyStage::Active).await, plain.server_secret.mac("test", "text"));
     let hint = plain
         .tokens
-        .mint_id_token(&client("app"), &world.grant("openid"), IdTokenContext::default(), at(0))
+        .mint_id_token(&client("app"), &setup.grant("openid"), IdTokenContext::default(), at(0))
         .await
         .unwrap();
     // Only active and next keys have a private part.

@@ -8,7 +8,7 @@ use trefoil_identity::sign_in::session::{SessionOrigin, SignInProof};
 use trefoil_identity::tokens::id_token::IdTokenContext;
 use trefoil_identity::tokens::signing_key::KeyStage;
 
-use crate::support::{World, at, client};
+use crate::support::{Setup, at, client};
 
 fn seconds(seconds: i64) -> SignedDuration {
     SignedDuration::from_secs(seconds)
@@ -21,8 +21,8 @@ fn payload(jwt: &str) -> serde_json::Value {
 
 #[tokio::test]
 async fn lifetimes_are_those_of_the_client_or_else_of_the_server() {
-    let world = World::new().await;
-    let identity = &world.identity;
+    let setup = Setup::new().await;
+    let identity = &setup.identity;
     let server = Lifetimes { access_token: seconds(600), id_token: seconds(700), ..Lifetimes::default() };
     identity.lifetimes.configure(server, at(0)).await.unwrap();
     let own = Client {
@@ -31,7 +31,7 @@ async fn lifetimes_are_those_of_the_client_or_else_of_the_server() {
         refresh_token_lifetime_s: Some(140),
         ..client("own")
     };
-    for (client, expected) in [(&world.client, [600, 700, 30 * 24 * 3600]), (&own, [120, 130, 140])] {
+    for (client, expected) in [(&setup.client, [600, 700, 30 * 24 * 3600]), (&own, [120, 130, 140])] {
         let lifetimes = identity.lifetimes.for_client(client);
         assert_eq!(
             [lifetimes.access_token, lifetimes.id_token, lifetimes.refresh_token_family],
@@ -39,7 +39,7 @@ async fn lifetimes_are_those_of_the_client_or_else_of_the_server() {
         );
         let id_token = identity
             .tokens
-            .mint_id_token(client, &world.grant("openid"), IdTokenContext::default(), at(0))
+            .mint_id_token(client, &setup.grant("openid"), IdTokenContext::default(), at(0))
             .await
             .unwrap();
         assert_eq!(payload(&id_token)["exp"], at(expected[1]).as_second());
@@ -48,23 +48,23 @@ async fn lifetimes_are_those_of_the_client_or_else_of_the_server() {
         payload(&identity.tokens.mint_backend_token(client, &client.scopes, None, None, at(0)))["exp"].clone()
     };
     assert_eq!(
-        (backend(&world.client), backend(&own)),
+        (backend(&setup.client), backend(&own)),
         (at(300).as_second().into(), at(120).as_second().into())
     );
 }
 
 #[tokio::test]
 async fn refresh_tokens_end_with_the_lifetime_of_the_client() {
-    let world = World::new().await;
-    let identity = &world.identity;
+    let setup = Setup::new().await;
+    let identity = &setup.identity;
     identity
         .clients
         .add_client(&Client { refresh_token_lifetime_s: Some(100), ..client("own") }, at(0))
         .await
         .unwrap();
     let own = identity.clients.active_client("own", at(0)).await.unwrap().unwrap();
-    for (client, alive) in [(&own, false), (&world.client, true)] {
-        let mut grant = world.grant("openid offline_access");
+    for (client, alive) in [(&own, false), (&setup.client, true)] {
+        let mut grant = setup.grant("openid offline_access");
         (grant.client_id, grant.generation) = (client.client_id.clone(), client.generation.clone());
         let token = identity.grants.issue_refresh_token(&grant, client, at(0)).await.unwrap();
         let (_, successor) =
@@ -78,8 +78,8 @@ async fn refresh_tokens_end_with_the_lifetime_of_the_client() {
 
 #[tokio::test]
 async fn sessions_end_with_the_settings_and_a_reduced_setting_applies_at_once() {
-    let world = World::new().await;
-    let identity = &world.identity;
+    let setup = Setup::new().await;
+    let identity = &setup.identity;
     let set = async |idle, session| {
         let lifetimes =
             Lifetimes { idle_session: seconds(idle), session: seconds(session), ..Lifetimes::default() };
@@ -87,7 +87,7 @@ async fn sessions_end_with_the_settings_and_a_reduced_setting_applies_at_once() 
     };
     let begin = async || {
         let (proof, origin) = (SignInProof::password(), SessionOrigin::default());
-        identity.sessions.begin_session(&world.user, &proof, origin, None, at(0)).await.unwrap()
+        identity.sessions.begin_session(&setup.user, &proof, origin, None, at(0)).await.unwrap()
     };
     let is_active = async |cookie: &str, second| {
         identity.sessions.active_session(cookie, at(second)).await.unwrap().is_some()
@@ -111,8 +111,8 @@ async fn sessions_end_with_the_settings_and_a_reduced_setting_applies_at_once() 
 
 #[tokio::test]
 async fn revocations_and_keys_are_kept_as_long_as_the_longest_token() {
-    let world = World::new().await;
-    let identity = &world.identity;
+    let setup = Setup::new().await;
+    let identity = &setup.identity;
     let day = 24 * 3600;
     let long = Client {
         access_token_lifetime_s: Some(lifetimes::MAX_TOKEN_LIFETIME_S),
@@ -121,7 +121,7 @@ async fn revocations_and_keys_are_kept_as_long_as_the_longest_token() {
     };
     identity.clients.add_client(&long, at(0)).await.unwrap();
     let long = identity.clients.active_client("long", at(0)).await.unwrap().unwrap();
-    let mut grant = world.grant("openid offline_access");
+    let mut grant = setup.grant("openid offline_access");
     (grant.client_id, grant.generation) = (long.client_id.clone(), long.generation.clone());
     let lifetime = identity.lifetimes.for_client(&long).access_token;
     let access = identity.tokens.mint_access_token(&grant, lifetime, at(0));
@@ -147,7 +147,7 @@ async fn revocations_and_keys_are_kept_as_long_as_the_longest_token() {
 
 #[tokio::test]
 async fn lifetimes_out_of_bounds_are_rejected() {
-    let world = World::new().await;
+    let setup = Setup::new().await;
     for (access, refresh, accepted) in [
         (Some(60), Some(lifetimes::MAX_REFRESH_LIFETIME_S), true),
         (Some(59), None, false),
@@ -158,14 +158,14 @@ async fn lifetimes_out_of_bounds_are_rejected() {
         let id = format!("c-{}-{}", access.unwrap_or_default(), refresh.unwrap_or_default());
         let added =
             Client { access_token_lifetime_s: access, refresh_token_lifetime_s: refresh, ..client(&id) };
-        assert_eq!(world.identity.clients.add_client(&added, at(0)).await.is_ok(), accepted, "{id}");
+        assert_eq!(setup.identity.clients.add_client(&added, at(0)).await.is_ok(), accepted, "{id}");
     }
 }
 
 #[tokio::test]
 async fn online_access_ends_with_the_session() {
-    let world = World::new().await;
-    let identity = &world.identity;
+    let setup = Setup::new().await;
+    let identity = &setup.identity;
     for (scopes, alive) in
         [("openid online_access", false), ("openid online_access offline_access", true), ("openid", true)]
     {
@@ -177,7 +177,7 @@ async fn online_access_ends_with_the_session() {
         let changes = serde_json::json!({ "scope": "openid online_access offline_access" });
         identity.clients.change_client("app", None, changes.as_object().unwrap(), at(0)).await.unwrap();
         let client = identity.clients.active_client("app", at(0)).await.unwrap().unwrap();
-        let mut grant = world.grant(scopes);
+        let mut grant = setup.grant(scopes);
         grant.session_ends = at(500);
         assert!(grant.allows_refresh(&client));
         let token = identity.grants.issue_refresh_token(&grant, &client, at(0)).await.unwrap();

@@ -8,7 +8,7 @@ use trefoil_identity::model::user::{StandardClaims, User};
 use trefoil_identity::sign_in::linked_account::{LinkError, LinkedUser};
 use trefoil_identity::sign_in::sign_in_methods::MethodsToRemove;
 
-use crate::support::{World, at};
+use crate::support::{Setup, at};
 
 fn provider() -> IdentityProvider {
     IdentityProvider {
@@ -49,23 +49,23 @@ fn active(linked: LinkedUser) -> Option<User> {
     }
 }
 
-async fn with_email(world: &World, verified: bool) {
+async fn with_email(setup: &Setup, verified: bool) {
     let change = |user: &mut User| {
         user.claims.email = Some("Ada@mail.example".to_owned());
         user.claims.email_verified = Some(verified);
     };
-    world.identity.users.change_user("ada", at(0), change).await.unwrap();
+    setup.identity.users.change_user("ada", at(0), change).await.unwrap();
 }
 
 #[tokio::test]
 async fn no_user_is_linked_or_created_by_default() {
-    let world = World::new().await;
-    with_email(&world, true).await;
+    let setup = Setup::new().await;
+    with_email(&setup, true).await;
     let ash = external("ash", "ada@mail.example", Some(true));
     assert!(
-        active(world.identity.sign_in.admit_external_user(&provider(), &ash, at(0)).await.unwrap()).is_none()
+        active(setup.identity.sign_in.admit_external_user(&provider(), &ash, at(0)).await.unwrap()).is_none()
     );
-    assert!(active(world.identity.sign_in.linked_user(&ash, at(0)).await.unwrap()).is_none());
+    assert!(active(setup.identity.sign_in.linked_user(&ash, at(0)).await.unwrap()).is_none());
 }
 
 #[tokio::test]
@@ -79,15 +79,15 @@ async fn an_email_links_only_if_both_sides_verified_it_and_never_an_administrato
         (false, Some(true), false, false),
         (true, Some(true), true, false),
     ] {
-        let world = World::new().await;
-        with_email(&world, ours).await;
+        let setup = Setup::new().await;
+        with_email(&setup, ours).await;
         let set = |user: &mut User| user.administrator = administrator;
-        world.identity.users.change_user("ada", at(0), set).await.unwrap();
+        setup.identity.users.change_user("ada", at(0), set).await.unwrap();
         let ash = external("ash", address, theirs);
         let admitted =
-            active(world.identity.sign_in.admit_external_user(&by_email, &ash, at(0)).await.unwrap());
+            active(setup.identity.sign_in.admit_external_user(&by_email, &ash, at(0)).await.unwrap());
         assert_eq!(admitted.map(|user| user.username).as_deref(), linked.then_some("ada"));
-        assert_eq!(active(world.identity.sign_in.linked_user(&ash, at(0)).await.unwrap()).is_some(), linked);
+        assert_eq!(active(setup.identity.sign_in.linked_user(&ash, at(0)).await.unwrap()).is_some(), linked);
     }
 }
 
@@ -100,22 +100,22 @@ async fn an_email_verified_by_another_provider_does_not_link() {
         ..provider()
     };
     let by_email = IdentityProvider { link_by_email: true, mapping: Default::default(), ..provider() };
-    let world = World::new().await;
+    let setup = Setup::new().await;
     // The provider `lenient` lets anyone claim an e-mail address.
     let claimed = ExternalUser {
         issuer: lenient.issuer.clone(),
         ..external("mallory", "ash@mail.example", Some(true))
     };
     let user =
-        active(world.identity.sign_in.admit_external_user(&lenient, &claimed, at(0)).await.unwrap()).unwrap();
+        active(setup.identity.sign_in.admit_external_user(&lenient, &claimed, at(0)).await.unwrap()).unwrap();
     let owner = external("ash", "ash@mail.example", Some(true));
     assert!(
-        active(world.identity.sign_in.admit_external_user(&by_email, &owner, at(1)).await.unwrap()).is_none()
+        active(setup.identity.sign_in.admit_external_user(&by_email, &owner, at(1)).await.unwrap()).is_none()
     );
     // An administrator verifies the address. The account that the user was created for is a sign-in method.
     let verify = |user: &mut User| user.email_verified_by = None;
-    world.identity.users.change_user(&user.username, at(2), verify).await.unwrap();
-    let sign_in = &world.identity.sign_in;
+    setup.identity.users.change_user(&user.username, at(2), verify).await.unwrap();
+    let sign_in = &setup.identity.sign_in;
     assert!(active(sign_in.admit_external_user(&by_email, &owner, at(3)).await.unwrap()).is_none());
     sign_in.remove_sign_in_methods(&user.sub, &MethodsToRemove::All, at(4)).await.unwrap();
     let admitted = active(sign_in.admit_external_user(&by_email, &owner, at(5)).await.unwrap());
@@ -130,8 +130,8 @@ async fn a_second_account_of_the_issuer_never_becomes_the_user_of_the_first() {
         create_users: true,
         ..provider()
     };
-    let world = World::new().await;
-    let sign_in = &world.identity.sign_in;
+    let setup = Setup::new().await;
+    let sign_in = &setup.identity.sign_in;
     let first = external("first", "ash@mail.example", Some(true));
     let user = active(sign_in.admit_external_user(&admits, &first, at(0)).await.unwrap()).unwrap();
     let second = external("second", "ASH@mail.example", Some(true));
@@ -153,45 +153,45 @@ async fn a_user_with_a_sign_in_method_confirms_a_link_by_email() {
     let ash = external("ash", "ada@mail.example", Some(true));
     let with_password = |user: &mut User| user.password = Some("a hash".to_owned());
 
-    let world = World::new().await;
-    with_email(&world, true).await;
-    world.identity.users.change_user("ada", at(0), with_password).await.unwrap();
-    let sign_in = &world.identity.sign_in;
-    let before = world.identity.users.all_users(at(1)).await.unwrap().len();
+    let setup = Setup::new().await;
+    with_email(&setup, true).await;
+    setup.identity.users.change_user("ada", at(0), with_password).await.unwrap();
+    let sign_in = &setup.identity.sign_in;
+    let before = setup.identity.users.all_users(at(1)).await.unwrap().len();
     assert!(active(sign_in.admit_external_user(&by_email, &ash, at(1)).await.unwrap()).is_none());
     assert_eq!(
-        world.identity.users.all_users(at(1)).await.unwrap().len(),
+        setup.identity.users.all_users(at(1)).await.unwrap().len(),
         before,
         "no second user is created"
     );
 
     // A link that was made before a password reset does not return by itself.
-    let world = World::new().await;
-    with_email(&world, true).await;
-    let sign_in = &world.identity.sign_in;
+    let setup = Setup::new().await;
+    with_email(&setup, true).await;
+    let sign_in = &setup.identity.sign_in;
     assert!(active(sign_in.admit_external_user(&by_email, &ash, at(1)).await.unwrap()).is_some());
-    let sub = &world.user.sub;
-    world.identity.users.reset_password(sub, None, "a hash", OtherMethods::RemoveAdded, at(2)).await.unwrap();
+    let sub = &setup.user.sub;
+    setup.identity.users.reset_password(sub, None, "a hash", OtherMethods::RemoveAdded, at(2)).await.unwrap();
     assert!(active(sign_in.admit_external_user(&by_email, &ash, at(3)).await.unwrap()).is_none());
 
     // Neither does an account of another issuer confirm itself.
-    let world = World::new().await;
-    with_email(&world, true).await;
-    let sign_in = &world.identity.sign_in;
+    let setup = Setup::new().await;
+    with_email(&setup, true).await;
+    let sign_in = &setup.identity.sign_in;
     let elsewhere = ExternalUser { issuer: "https://other.example".to_owned(), ..ash.clone() };
-    sign_in.link_account(&world.user, "Other", &elsewhere, at(1)).await.unwrap();
+    sign_in.link_account(&setup.user, "Other", &elsewhere, at(1)).await.unwrap();
     assert!(active(sign_in.admit_external_user(&by_email, &ash, at(2)).await.unwrap()).is_none());
 }
 
 #[tokio::test]
 async fn the_issuer_that_linked_a_user_renews_the_email() {
     let by_email = IdentityProvider { link_by_email: true, mapping: Default::default(), ..provider() };
-    let world = World::new().await;
-    with_email(&world, true).await;
-    let users = &world.identity.users;
+    let setup = Setup::new().await;
+    with_email(&setup, true).await;
+    let users = &setup.identity.users;
     let sign_in = async |email: &str, verified, second| {
         let ash = external("ash", email, verified);
-        active(world.identity.sign_in.admit_external_user(&by_email, &ash, at(second)).await.unwrap())
+        active(setup.identity.sign_in.admit_external_user(&by_email, &ash, at(second)).await.unwrap())
             .unwrap()
     };
     sign_in("ada@mail.example", Some(true), 0).await;
@@ -221,15 +221,15 @@ async fn the_issuer_that_linked_a_user_renews_the_email() {
 
 #[tokio::test]
 async fn an_account_has_one_user_and_the_last_way_to_sign_in_is_kept() {
-    let world = World::new().await;
-    let identity = &world.identity;
+    let setup = Setup::new().await;
+    let identity = &setup.identity;
     let ash = external("ash", "ash@mail.example", None);
-    identity.sign_in.link_account(&world.user, "Clinic", &ash, at(0)).await.unwrap();
-    identity.sign_in.link_account(&world.user, "Clinic", &ash, at(1)).await.unwrap();
-    let links = identity.sign_in.linked_accounts(&world.user.sub, at(1)).await.unwrap();
+    identity.sign_in.link_account(&setup.user, "Clinic", &ash, at(0)).await.unwrap();
+    identity.sign_in.link_account(&setup.user, "Clinic", &ash, at(1)).await.unwrap();
+    let links = identity.sign_in.linked_accounts(&setup.user.sub, at(1)).await.unwrap();
     assert_eq!((links.len(), links[0].label.as_str()), (1, "ash@mail.example"));
 
-    let other = User { username: "grace".to_owned(), ..world.user.clone() };
+    let other = User { username: "grace".to_owned(), ..setup.user.clone() };
     let other = identity.users.add_user(other, at(1)).await.unwrap();
     assert!(matches!(
         identity.sign_in.link_account(&other, "Clinic", &ash, at(1)).await,
@@ -237,7 +237,7 @@ async fn an_account_has_one_user_and_the_last_way_to_sign_in_is_kept() {
     ));
     assert!(!identity.sign_in.unlink_account(&other, &links[0].id, at(1)).await.unwrap());
 
-    let only = identity.sign_in.unlink_account(&world.user, &links[0].id, at(1)).await;
+    let only = identity.sign_in.unlink_account(&setup.user, &links[0].id, at(1)).await;
     assert!(matches!(only, Err(LinkError::OnlyWay)), "ada has no password");
     let set = |user: &mut User| user.password = Some("a hash".to_owned());
     let user = identity.users.change_user("ada", at(1), set).await.unwrap();
@@ -294,8 +294,8 @@ async fn a_known_account_never_becomes_a_second_user() {
         (DeleteAndForgetLater, "other"),
     ];
     for (ending, expected) in all {
-        let world = World::new().await;
-        let (users, sign_in) = (&world.identity.users, &world.identity.sign_in);
+        let setup = Setup::new().await;
+        let (users, sign_in) = (&setup.identity.users, &setup.identity.sign_in);
         let first = active(sign_in.admit_external_user(&admits, &ash, at(0)).await.unwrap()).unwrap();
         let (sub, name) = (first.sub.as_str(), first.username.as_str());
         let id = sign_in.linked_accounts(sub, at(0)).await.unwrap()[0].id.clone();
@@ -363,13 +363,13 @@ async fn a_known_account_never_becomes_a_second_user() {
 async fn the_address_of_a_disabled_user_admits_nobody() {
     let admits = IdentityProvider { create_users: true, link_by_email: true, ..provider() };
     for verified in [Some(true), Some(false), None] {
-        let world = World::new().await;
-        with_email(&world, true).await;
-        let (users, sign_in) = (&world.identity.users, &world.identity.sign_in);
+        let setup = Setup::new().await;
+        with_email(&setup, true).await;
+        let (users, sign_in) = (&setup.identity.users, &setup.identity.sign_in);
         users.change_user("ada", at(0), |user| user.disabled = true).await.unwrap();
         let ash = external("ash", "ADA@mail.example", verified);
         let admitted = sign_in.admit_external_user(&admits, &ash, at(1)).await.unwrap();
-        assert!(matches!(&admitted, LinkedUser::Refused(refusal) if refusal.sub == world.user.sub));
+        assert!(matches!(&admitted, LinkedUser::Refused(refusal) if refusal.sub == setup.user.sub));
         // Another address, or no such user any more, frees it.
         users.change_user("ada", at(2), |user| user.claims.email = None).await.unwrap();
         assert!(active(sign_in.admit_external_user(&admits, &ash, at(3)).await.unwrap()).is_some());
@@ -378,24 +378,24 @@ async fn the_address_of_a_disabled_user_admits_nobody() {
 
 #[tokio::test]
 async fn a_pending_account_is_linked_once_and_in_its_browser() {
-    let world = World::new().await;
-    let identity = &world.identity;
+    let setup = Setup::new().await;
+    let identity = &setup.identity;
     let ash = external("ash", "ash@mail.example", None);
     let id = identity.sign_in.store_pending_link("Clinic", ash.clone(), "browser", at(0)).await.unwrap();
     assert!(identity.sign_in.pending_link(&id, "another", at(1)).await.unwrap().is_none());
-    identity.sign_in.link_pending_account(&id, "another", &world.user, at(1)).await.unwrap();
+    identity.sign_in.link_pending_account(&id, "another", &setup.user, at(1)).await.unwrap();
     assert!(active(identity.sign_in.linked_user(&ash, at(1)).await.unwrap()).is_none());
     let pending = identity.sign_in.pending_link(&id, "browser", at(1)).await.unwrap();
     assert_eq!(pending, Some(("Clinic".to_owned(), "ash@mail.example".to_owned())));
-    identity.sign_in.link_pending_account(&id, "browser", &world.user, at(1)).await.unwrap();
+    identity.sign_in.link_pending_account(&id, "browser", &setup.user, at(1)).await.unwrap();
     assert!(active(identity.sign_in.linked_user(&ash, at(1)).await.unwrap()).is_some());
     assert!(identity.sign_in.pending_link(&id, "browser", at(1)).await.unwrap().is_none());
 }
 
 #[tokio::test]
 async fn concurrent_first_sign_ins_create_one_user_and_a_disabled_user_stays_the_only_one() {
-    let world = World::new().await;
-    let identity = &world.identity;
+    let setup = Setup::new().await;
+    let identity = &setup.identity;
     for name in
         ["St. Ada / Clinic\u{a0}North", "a name of more than one hundred characters ".repeat(5).as_str()]
     {
@@ -417,19 +417,19 @@ async fn concurrent_first_sign_ins_create_one_user_and_a_disabled_user_stays_the
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_removals_leave_a_user_without_a_password_one_way_to_sign_in() {
-    let world = World::new().await;
+    let setup = Setup::new().await;
     let accounts = ["ash", "elm"].map(|sub| external(sub, "ada@mail.example", None));
     let runtime = tokio::runtime::Handle::current();
     for _ in 0..1_000 {
         for account in &accounts {
-            world.identity.sign_in.link_account(&world.user, "Clinic", account, at(0)).await.unwrap();
+            setup.identity.sign_in.link_account(&setup.user, "Clinic", account, at(0)).await.unwrap();
         }
-        let linked = world.identity.sign_in.linked_accounts(&world.user.sub, at(0)).await.unwrap();
+        let linked = setup.identity.sign_in.linked_accounts(&setup.user.sub, at(0)).await.unwrap();
         let start = Barrier::new(linked.len());
         // Threads, because tasks rarely start at the same moment.
         let remove = |id: &str| {
             start.wait();
-            runtime.block_on(world.identity.sign_in.unlink_account(&world.user, id, at(0)))
+            runtime.block_on(setup.identity.sign_in.unlink_account(&setup.user, id, at(0)))
         };
         tokio::task::block_in_place(|| {
             std::thread::scope(|threads| {
@@ -439,7 +439,7 @@ async fn concurrent_removals_leave_a_user_without_a_password_one_way_to_sign_in(
                 }
             });
         });
-        let accounts = world.identity.sign_in.linked_accounts(&world.user.sub, at(0)).await.unwrap();
+        let accounts = setup.identity.sign_in.linked_accounts(&setup.user.sub, at(0)).await.unwrap();
         assert_eq!(accounts.len(), 1);
     }
 }
@@ -447,11 +447,11 @@ async fn concurrent_removals_leave_a_user_without_a_password_one_way_to_sign_in(
 #[tokio::test]
 async fn apps_see_a_name_that_no_other_user_has() {
     let creates = IdentityProvider { create_users: true, ..provider() };
-    let world = World::new().await;
+    let setup = Setup::new().await;
     let admit = async |sub: &str, wish: Option<&str>| {
         let mut external = external(sub, "x@mail.example", None);
         external.claims.preferred_username = wish.map(str::to_owned);
-        active(world.identity.sign_in.admit_external_user(&creates, &external, at(0)).await.unwrap()).unwrap()
+        active(setup.identity.sign_in.admit_external_user(&creates, &external, at(0)).await.unwrap()).unwrap()
     };
     let wishes = [Some("ash"), Some("ASH"), Some("ada"), Some("a/b"), Some(""), None, Some("ash")];
     let mut names = std::collections::BTreeSet::new();

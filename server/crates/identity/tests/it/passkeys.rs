@@ -6,7 +6,7 @@ use test_parties::{Authenticator, PRESENT, VERIFIED};
 use trefoil_identity::model::user::User;
 use trefoil_identity::sign_in::passkey_error::PasskeyError;
 
-use crate::support::{World, at};
+use crate::support::{Setup, at};
 
 const ORIGIN: &str = "https://as.example";
 
@@ -14,7 +14,7 @@ fn authenticator(seed: u64) -> Authenticator {
     Authenticator::new(ORIGIN, seed)
 }
 
-impl World {
+impl Setup {
     async fn register(&self, key: &mut Authenticator, name: &str) -> Result<(), PasskeyError> {
         let start = self.identity.sign_in.begin_passkey_registration(&self.user, "browser", at(0)).await?;
         let credential = key.create(&start.options);
@@ -52,45 +52,45 @@ fn assert_over<T: std::fmt::Debug>(outcome: Result<T, PasskeyError>) {
 
 #[tokio::test]
 async fn a_passkey_signs_its_user_in_until_it_is_removed() {
-    let world = World::new().await;
+    let setup = Setup::new().await;
     let mut key = authenticator(1);
     let start =
-        world.identity.sign_in.begin_passkey_registration(&world.user, "browser", at(0)).await.unwrap();
+        setup.identity.sign_in.begin_passkey_registration(&setup.user, "browser", at(0)).await.unwrap();
     let selection = &start.options["authenticatorSelection"];
     assert_eq!(
         (&selection["residentKey"], &selection["userVerification"]),
         (&json!("required"), &json!("required"))
     );
-    world.register(&mut key, "  my phone\u{7}  ").await.unwrap();
-    let passkeys = world.identity.sign_in.user_passkeys(&world.user.sub, at(2)).await.unwrap();
+    setup.register(&mut key, "  my phone\u{7}  ").await.unwrap();
+    let passkeys = setup.identity.sign_in.user_passkeys(&setup.user.sub, at(2)).await.unwrap();
     assert_eq!((passkeys.len(), passkeys[0].name.as_str(), passkeys[0].last_used), (1, "my phone", None));
 
-    let start = world.identity.sign_in.begin_passkey_sign_in(None, "browser", at(2)).await.unwrap();
+    let start = setup.identity.sign_in.begin_passkey_sign_in(None, "browser", at(2)).await.unwrap();
     assert_eq!(
         start.options["allowCredentials"],
         json!([]),
         "the options of a sign-in contain no credential ids"
     );
     assert_eq!(start.options["userVerification"], "required");
-    assert_eq!(world.sign_in(&mut key, None).await.unwrap(), ["hwk", "user", "mfa"]);
-    assert_eq!(world.sign_in(&mut key, Some(&world.user)).await.unwrap(), ["pwd", "hwk", "user", "mfa"]);
-    let passkeys = world.identity.sign_in.user_passkeys(&world.user.sub, at(4)).await.unwrap();
+    assert_eq!(setup.sign_in(&mut key, None).await.unwrap(), ["hwk", "user", "mfa"]);
+    assert_eq!(setup.sign_in(&mut key, Some(&setup.user)).await.unwrap(), ["pwd", "hwk", "user", "mfa"]);
+    let passkeys = setup.identity.sign_in.user_passkeys(&setup.user.sub, at(4)).await.unwrap();
     assert_eq!(passkeys[0].last_used, Some(at(3)));
 
-    let only = world.identity.sign_in.remove_passkey(&world.user, &passkeys[0].id, at(5)).await;
+    let only = setup.identity.sign_in.remove_passkey(&setup.user, &passkeys[0].id, at(5)).await;
     assert!(matches!(only, Err(PasskeyError::OnlyWay)), "ada has no password");
     let set = |user: &mut User| user.password = Some("a hash".to_owned());
-    let user = world.identity.users.change_user("ada", at(5), set).await.unwrap();
-    world.identity.sign_in.remove_passkey(&user, &passkeys[0].id, at(5)).await.unwrap();
-    assert_rejected(world.sign_in(&mut key, None).await);
+    let user = setup.identity.users.change_user("ada", at(5), set).await.unwrap();
+    setup.identity.sign_in.remove_passkey(&user, &passkeys[0].id, at(5)).await.unwrap();
+    assert_rejected(setup.sign_in(&mut key, None).await);
 }
 
 #[tokio::test]
 async fn a_ceremony_is_completed_once_in_time_and_in_its_browser() {
-    let world = World::new().await;
+    let setup = Setup::new().await;
     let mut key = authenticator(1);
-    world.register(&mut key, "").await.unwrap();
-    let identity = &world.identity;
+    setup.register(&mut key, "").await.unwrap();
+    let identity = &setup.identity;
     let start = identity.sign_in.begin_passkey_sign_in(None, "browser", at(2)).await.unwrap();
     let assertion = key.get(&start.options);
     assert_over(identity.sign_in.finish_passkey_sign_in(&start.ceremony, &assertion, "another", at(3)).await);
@@ -119,59 +119,59 @@ async fn a_ceremony_is_completed_once_in_time_and_in_its_browser() {
     assert_over(
         identity
             .sign_in
-            .finish_passkey_registration(&world.user, &start.ceremony, &credential, "", "browser", at(6))
+            .finish_passkey_registration(&setup.user, &start.ceremony, &credential, "", "browser", at(6))
             .await,
     );
 }
 
 #[tokio::test]
 async fn invalid_responses_are_rejected() {
-    let world = World::new().await;
+    let setup = Setup::new().await;
     let mut key = authenticator(1);
-    world.register(&mut key, "").await.unwrap();
-    world.sign_in(&mut key, None).await.unwrap();
+    setup.register(&mut key, "").await.unwrap();
+    setup.sign_in(&mut key, None).await.unwrap();
 
     key.flags = PRESENT;
-    assert_rejected(world.sign_in(&mut key, None).await);
+    assert_rejected(setup.sign_in(&mut key, None).await);
     key.flags = VERIFIED;
     key.origin = "https://as.example.evil.example".to_owned();
-    assert_rejected(world.sign_in(&mut key, None).await);
+    assert_rejected(setup.sign_in(&mut key, None).await);
     key.origin = ORIGIN.to_owned();
-    world.sign_in(&mut key, None).await.unwrap();
+    setup.sign_in(&mut key, None).await.unwrap();
     // A counter that does not increase indicates a copied passkey.
     key.counter -= 1;
-    assert_rejected(world.sign_in(&mut key, None).await);
+    assert_rejected(setup.sign_in(&mut key, None).await);
     key.counter += 1;
-    world.sign_in(&mut key, None).await.unwrap();
+    setup.sign_in(&mut key, None).await.unwrap();
 
     let mut stranger = authenticator(2);
     stranger.id = key.id;
     stranger.handle.clone_from(&key.handle);
     stranger.counter = 100;
-    assert_rejected(world.sign_in(&mut stranger, None).await);
+    assert_rejected(setup.sign_in(&mut stranger, None).await);
     let mut nobody = authenticator(9);
     nobody.handle = base64url([7; 16]);
-    assert_rejected(world.sign_in(&mut nobody, None).await);
+    assert_rejected(setup.sign_in(&mut nobody, None).await);
 
-    let other = User { username: "grace".to_owned(), ..world.user.clone() };
-    let other = world.identity.users.add_user(other, at(0)).await.unwrap();
-    assert_rejected(world.sign_in(&mut key, Some(&other)).await);
-    assert_rejected(world.register(&mut key, "twice").await);
+    let other = User { username: "grace".to_owned(), ..setup.user.clone() };
+    let other = setup.identity.users.add_user(other, at(0)).await.unwrap();
+    assert_rejected(setup.sign_in(&mut key, Some(&other)).await);
+    assert_rejected(setup.register(&mut key, "twice").await);
 
-    world.identity.users.change_user("ada", at(3), |user| user.disabled = true).await.unwrap();
-    assert_rejected(world.sign_in(&mut key, None).await);
+    setup.identity.users.change_user("ada", at(3), |user| user.disabled = true).await.unwrap();
+    assert_rejected(setup.sign_in(&mut key, None).await);
 }
 
 #[tokio::test]
 async fn a_password_can_require_a_passkey_while_there_is_one() {
-    let world = World::new().await;
-    let identity = &world.identity;
-    let sub = &world.user.sub;
+    let setup = Setup::new().await;
+    let identity = &setup.identity;
+    let sub = &setup.user.sub;
     assert!(matches!(identity.sign_in.require_passkey(sub, true, at(0)).await, Err(PasskeyError::NoPasskey)));
     let set = |user: &mut User| user.password = Some("a hash".to_owned());
     let user = identity.users.change_user("ada", at(0), set).await.unwrap();
     let mut key = authenticator(1);
-    world.register(&mut key, "").await.unwrap();
+    setup.register(&mut key, "").await.unwrap();
     assert!(!identity.sign_in.requires_passkey(sub, at(1)).await.unwrap());
     identity.sign_in.require_passkey(sub, true, at(1)).await.unwrap();
     assert!(identity.sign_in.requires_passkey(sub, at(1)).await.unwrap());
@@ -182,19 +182,19 @@ async fn a_password_can_require_a_passkey_while_there_is_one() {
 
 #[tokio::test]
 async fn a_recovery_code_works_once_and_new_ones_replace_it() {
-    let world = World::new().await;
-    let identity = &world.identity;
-    let codes = identity.sign_in.replace_recovery_codes(&world.user.sub, at(0)).await.unwrap();
+    let setup = Setup::new().await;
+    let identity = &setup.identity;
+    let codes = identity.sign_in.replace_recovery_codes(&setup.user.sub, at(0)).await.unwrap();
     assert_eq!(codes.iter().collect::<std::collections::BTreeSet<_>>().len(), 10);
     let spend = async |code: &str| {
-        identity.sign_in.redeem_recovery_code(Some(&world.user), code, at(1)).await.unwrap()
+        identity.sign_in.redeem_recovery_code(Some(&setup.user), code, at(1)).await.unwrap()
     };
     assert!(!spend("0000-0000-0000-0000").await);
     assert!(!identity.sign_in.redeem_recovery_code(None, &codes[0], at(1)).await.unwrap());
     assert!(spend(&format!(" {} ", codes[0].to_uppercase().replace('0', "O").replace('-', " "))).await);
     assert!(!spend(&codes[0]).await);
-    assert_eq!(identity.sign_in.count_recovery_codes(&world.user.sub, at(2)).await.unwrap(), 9);
-    let renewed = identity.sign_in.replace_recovery_codes(&world.user.sub, at(3)).await.unwrap();
+    assert_eq!(identity.sign_in.count_recovery_codes(&setup.user.sub, at(2)).await.unwrap(), 9);
+    let renewed = identity.sign_in.replace_recovery_codes(&setup.user.sub, at(3)).await.unwrap();
     assert!(!spend(&codes[1]).await);
     assert!(spend(&renewed[1]).await);
 }

@@ -18,7 +18,7 @@ use trefoil_identity::model::provider::{
 use trefoil_identity::sign_in::provider_id_token::{LackingClaims, ProviderTokens};
 use trefoil_identity::sign_in::provider_sign_in::{ProviderSignIn, ProviderSignInStart, RequiredFreshness};
 
-use crate::support::{World, at};
+use crate::support::{Setup, at};
 
 const ISSUER: &str = "https://idp.example";
 const ACCESS_TOKEN: &str = "an access token";
@@ -55,8 +55,8 @@ fn query_of(address: &str) -> std::collections::HashMap<String, String> {
 }
 
 /// Starts a sign-in. Returns the sign-in and its nonce.
-async fn begin(world: &World, freshness: RequiredFreshness) -> (ProviderSignIn, String) {
-    let sign_ins = &world.identity.provider_sign_ins;
+async fn begin(setup: &Setup, freshness: RequiredFreshness) -> (ProviderSignIn, String) {
+    let sign_ins = &setup.identity.provider_sign_ins;
     let start = ProviderSignInStart { browser: "browser", freshness, ..ProviderSignInStart::default() };
     let rules = provider(ProviderClientAuth::None);
     let to = sign_ins.begin_provider_sign_in(&rules, &endpoints(), start, at(0)).await.unwrap();
@@ -148,8 +148,8 @@ fn verify(flow: &ProviderSignIn, id_token: String, key: &Value) -> Result<Extern
 
 #[tokio::test]
 async fn userinfo_adds_what_the_id_token_lacks_of_the_same_user() {
-    let world = World::new().await;
-    let (flow, nonce) = begin(&world, RequiredFreshness::default()).await;
+    let setup = Setup::new().await;
+    let (flow, nonce) = begin(&setup, RequiredFreshness::default()).await;
     let key = ProviderKey::ec();
     let keys = json!({ "keys": [with(&key.public(), &json!({ "kid": "k", "alg": "ES256" }))] });
     let mut mapped = provider(ProviderClientAuth::None);
@@ -189,8 +189,8 @@ async fn userinfo_adds_what_the_id_token_lacks_of_the_same_user() {
 
 #[tokio::test]
 async fn an_address_and_its_flag_come_from_one_document() {
-    let world = World::new().await;
-    let (flow, nonce) = begin(&world, RequiredFreshness::default()).await;
+    let setup = Setup::new().await;
+    let (flow, nonce) = begin(&setup, RequiredFreshness::default()).await;
     let key = ProviderKey::ec();
     let keys = json!({ "keys": [with(&key.public(), &json!({ "kid": "k", "alg": "ES256" }))] });
     let provider = provider(ProviderClientAuth::None);
@@ -227,8 +227,8 @@ async fn an_address_and_its_flag_come_from_one_document() {
 
 #[tokio::test]
 async fn id_tokens_are_verified_with_each_algorithm_and_its_hash() {
-    let world = World::new().await;
-    let (flow, nonce) = begin(&world, RequiredFreshness::default()).await;
+    let setup = Setup::new().await;
+    let (flow, nonce) = begin(&setup, RequiredFreshness::default()).await;
     let rsa = || ProviderKey::Rsa(RsaKeyPair::generate(KeySize::Rsa2048).unwrap());
     let sha256 = encode(&Sha256::digest(ACCESS_TOKEN)[..16]);
     let sha384 = encode(&Sha384::digest(ACCESS_TOKEN)[..24]);
@@ -252,8 +252,8 @@ async fn id_tokens_are_verified_with_each_algorithm_and_its_hash() {
 
 #[tokio::test]
 async fn a_key_verifies_only_what_its_members_permit() {
-    let world = World::new().await;
-    let (flow, nonce) = begin(&world, RequiredFreshness::default()).await;
+    let setup = Setup::new().await;
+    let (flow, nonce) = begin(&setup, RequiredFreshness::default()).await;
     let key = ProviderKey::ec();
     for (members, accepted) in [
         (json!({}), true),
@@ -273,8 +273,8 @@ async fn a_key_verifies_only_what_its_members_permit() {
 
 #[tokio::test]
 async fn claims_of_an_id_token_are_checked() {
-    let world = World::new().await;
-    let (flow, nonce) = begin(&world, RequiredFreshness::default()).await;
+    let setup = Setup::new().await;
+    let (flow, nonce) = begin(&setup, RequiredFreshness::default()).await;
     let key = ProviderKey::ec();
     let public = with(&key.public(), &json!({ "kid": "k" }));
     let check = |changes: Value| verify(&flow, key.sign("ES256", &with(&claims(&nonce), &changes)), &public);
@@ -311,7 +311,7 @@ async fn claims_of_an_id_token_are_checked() {
 
 #[tokio::test]
 async fn the_authentication_is_as_recent_as_the_client_requires() {
-    let world = World::new().await;
+    let setup = Setup::new().await;
     let any = RequiredFreshness::default();
     let login = RequiredFreshness { login: true, ..any };
     let within = |seconds| RequiredFreshness { max_age: Some(seconds), ..any };
@@ -330,7 +330,7 @@ async fn the_authentication_is_as_recent_as_the_client_requires() {
         (within(600), Some(-900), Err(true)),
         (within(600), None, Err(false)),
     ] {
-        let (flow, nonce) = begin(&world, freshness).await;
+        let (flow, nonce) = begin(&setup, freshness).await;
         let auth_time = auth_time.map_or(Value::Null, |seconds| at(seconds).as_second().into());
         let claims = with(&claims(&nonce), &json!({ "auth_time": auth_time }));
         let result = verify(&flow, key.sign("ES256", &claims), &public);
@@ -348,8 +348,8 @@ async fn the_authentication_is_as_recent_as_the_client_requires() {
 
 #[tokio::test]
 async fn the_provider_receives_what_the_client_requires() {
-    let world = World::new().await;
-    let sign_ins = &world.identity.provider_sign_ins;
+    let setup = Setup::new().await;
+    let sign_ins = &setup.identity.provider_sign_ins;
     let rules = provider(ProviderClientAuth::None);
     for (login, select_account, max_age, sent) in [
         (false, false, None, (None, None)),
@@ -368,12 +368,12 @@ async fn the_provider_receives_what_the_client_requires() {
 
 #[tokio::test]
 async fn the_server_authenticates_at_the_token_endpoint_by_each_method() {
-    let world = World::new().await;
-    let (flow, _) = begin(&world, RequiredFreshness::default()).await;
+    let setup = Setup::new().await;
+    let (flow, _) = begin(&setup, RequiredFreshness::default()).await;
     let secret = "a secret of the provider".to_owned();
     let request = async |client_auth| {
         let rules = provider(client_auth);
-        world
+        setup
             .identity
             .provider_sign_ins
             .token_request(&rules, &endpoints(), &flow, "code", at(2))
@@ -391,7 +391,7 @@ async fn the_server_authenticates_at_the_token_endpoint_by_each_method() {
     let post = request(ProviderClientAuth::SecretPost(secret.clone())).await;
     assert_eq!((post.basic, member(&post.form, "client_secret")), (None, Some(secret)));
 
-    let published = world.identity.signing_keys.published_key_set(at(2)).await.unwrap();
+    let published = setup.identity.signing_keys.published_key_set(at(2)).await.unwrap();
     for (alg, verifier) in [(SigningAlg::Rs256, Algorithm::RS256), (SigningAlg::EdDsa, Algorithm::EdDSA)] {
         for (audience, aud) in
             [(AssertionTarget::Issuer, ISSUER), (AssertionTarget::TokenEndpoint, "https://idp.example/token")]

@@ -28,7 +28,7 @@ impl Random for Counting {
 
 pub const CALLBACK: &str = "https://app.example/cb";
 
-pub struct World {
+pub struct Setup {
     pub identity: Identity,
     pub user: User,
     pub client: Client,
@@ -38,7 +38,7 @@ pub fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap() + SignedDuration::from_secs(seconds)
 }
 
-impl World {
+impl Setup {
     pub async fn new() -> Self {
         Self::on(Store::memory()).await
     }

@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 use jiff::SignedDuration;
 use trefoil_identity::sign_in::throttle::{AttemptResult, SignInAttempt, ThrottleLimits};
 
-use crate::support::{World, at};
+use crate::support::{Setup, at};
 
 const HOME: &str = "192.0.2.1";
 const AWAY: &str = "198.51.100.7";
 
-impl World {
+impl Setup {
     async fn attempt(
         &self,
         name: &str,
@@ -36,70 +36,70 @@ impl World {
 #[tokio::test]
 async fn five_failures_are_free_and_each_further_one_locks_twice_as_long() {
     for name in ["ada", "nobody-of-that-name"] {
-        let world = World::new().await;
+        let setup = Setup::new().await;
         for _ in 0..5 {
-            world.fails(name, HOME, 0).await;
+            setup.fails(name, HOME, 0).await;
         }
         let mut second = 0;
         for lock in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900] {
-            let wait = world.attempt(name, HOME, None, second).await.unwrap_err();
+            let wait = setup.attempt(name, HOME, None, second).await.unwrap_err();
             assert_eq!(wait, SignedDuration::from_secs(lock), "{name} at {second}");
             // An attempt during a lock does not extend it.
-            assert!(world.attempt(name, HOME, None, second).await.is_err());
+            assert!(setup.attempt(name, HOME, None, second).await.is_err());
             second += lock;
-            world.fails(name, HOME, second).await;
+            setup.fails(name, HOME, second).await;
         }
         // The failures are forgotten 15 minutes after the last lock.
-        world.fails(name, HOME, second + 1801).await;
-        world.fails(name, HOME, second + 1801).await;
+        setup.fails(name, HOME, second + 1801).await;
+        setup.fails(name, HOME, second + 1801).await;
     }
 }
 
 #[tokio::test]
 async fn a_failure_later_than_the_time_of_an_attempt_does_not_lock() {
-    let world = World::new().await;
-    world.fails("nobody-of-that-name", HOME, 2).await;
-    world.fails("ada", HOME, 1).await;
-    world.fails("ada", HOME, 0).await;
+    let setup = Setup::new().await;
+    setup.fails("nobody-of-that-name", HOME, 2).await;
+    setup.fails("ada", HOME, 1).await;
+    setup.fails("ada", HOME, 0).await;
 }
 
 #[tokio::test]
 async fn checked_and_delayed_attempts_are_counted() {
-    let world = World::new().await;
+    let setup = Setup::new().await;
     for _ in 0..5 {
-        world.fails("ada", HOME, 0).await;
+        setup.fails("ada", HOME, 0).await;
     }
     for _ in 0..2 {
-        world.attempt("ada", HOME, None, 0).await.unwrap_err();
+        setup.attempt("ada", HOME, None, 0).await.unwrap_err();
     }
-    let counts = &world.identity.throttle.counts;
+    let counts = &setup.identity.throttle.counts;
     let totals = (counts.checked.load(Ordering::Relaxed), counts.delayed.load(Ordering::Relaxed));
     assert_eq!(totals, (5, 2));
 }
 
 #[tokio::test]
 async fn a_success_resets_the_failures_of_the_name_at_the_address() {
-    let world = World::new().await;
+    let setup = Setup::new().await;
     for _ in 0..4 {
-        world.fails("ada", HOME, 0).await;
+        setup.fails("ada", HOME, 0).await;
     }
-    let right = world.attempt("ADA", HOME, None, 0).await.unwrap();
-    world.identity.throttle.settle_attempt(right, AttemptResult::Success, at(0)).await.unwrap();
+    let right = setup.attempt("ADA", HOME, None, 0).await.unwrap();
+    setup.identity.throttle.settle_attempt(right, AttemptResult::Success, at(0)).await.unwrap();
     for _ in 0..5 {
-        world.fails("ada", HOME, 0).await;
+        setup.fails("ada", HOME, 0).await;
     }
-    assert!(world.attempt("ada", HOME, None, 0).await.is_err());
+    assert!(setup.attempt("ada", HOME, None, 0).await.is_err());
 }
 
 #[tokio::test]
 async fn a_correct_code_does_not_reset_wrong_guesses() {
-    let world = World::new().await;
+    let setup = Setup::new().await;
     let guess = async |n: u8, outcome| {
         let address = format!("203.0.113.{n}");
-        let guess = world.identity.throttle.begin_guess("user-code", &world.user.sub, &address, at(0)).await;
+        let guess = setup.identity.throttle.begin_guess("user-code", &setup.user.sub, &address, at(0)).await;
         match guess.unwrap() {
             Ok(attempt) => {
-                world.identity.throttle.settle_attempt(attempt, outcome, at(0)).await.unwrap();
+                setup.identity.throttle.settle_attempt(attempt, outcome, at(0)).await.unwrap();
                 true
             }
             Err(_) => false,
@@ -114,80 +114,80 @@ async fn a_correct_code_does_not_reset_wrong_guesses() {
 
 #[tokio::test]
 async fn attempts_from_many_addresses_are_locked() {
-    let world = World::new().await;
+    let setup = Setup::new().await;
     for n in 0..25 {
-        world.fails("ada", &format!("203.0.113.{n}"), 0).await;
+        setup.fails("ada", &format!("203.0.113.{n}"), 0).await;
     }
-    assert!(world.attempt("ada", "203.0.113.200", None, 0).await.is_err());
-    assert!(world.attempt("other", "203.0.113.200", None, 0).await.is_ok());
+    assert!(setup.attempt("ada", "203.0.113.200", None, 0).await.is_err());
+    assert!(setup.attempt("other", "203.0.113.200", None, 0).await.is_ok());
 }
 
 #[tokio::test]
 async fn attempts_with_many_names_are_locked() {
-    let world = World::new().await;
+    let setup = Setup::new().await;
     for n in 0..50 {
-        world.fails(&format!("name-{n}"), AWAY, 0).await;
+        setup.fails(&format!("name-{n}"), AWAY, 0).await;
     }
-    assert!(world.attempt("ada", AWAY, None, 0).await.is_err());
-    assert!(world.attempt("ada", HOME, None, 0).await.is_ok());
+    assert!(setup.attempt("ada", AWAY, None, 0).await.is_err());
+    assert!(setup.attempt("ada", HOME, None, 0).await.is_ok());
 }
 
 #[tokio::test]
 async fn a_sign_in_does_not_reset_the_failures_of_an_address() {
-    let world = World::new().await;
+    let setup = Setup::new().await;
     for n in 0..50 {
-        world.fails(&format!("name-{n}"), AWAY, 0).await;
+        setup.fails(&format!("name-{n}"), AWAY, 0).await;
         if n < 49 {
-            let own = world.attempt("ada", AWAY, None, 0).await.unwrap();
-            world.identity.throttle.settle_attempt(own, AttemptResult::Success, at(0)).await.unwrap();
+            let own = setup.attempt("ada", AWAY, None, 0).await.unwrap();
+            setup.identity.throttle.settle_attempt(own, AttemptResult::Success, at(0)).await.unwrap();
         }
     }
-    assert!(world.attempt("ada", AWAY, None, 0).await.is_err());
+    assert!(setup.attempt("ada", AWAY, None, 0).await.is_err());
 }
 
 #[tokio::test]
 async fn a_known_browser_has_its_own_counter() {
-    let world = World::new().await;
-    let cookie = world.identity.throttle.device_cookie(&world.user, None);
+    let setup = Setup::new().await;
+    let cookie = setup.identity.throttle.device_cookie(&setup.user, None);
     for n in 0..25 {
-        world.fails("ada", &format!("203.0.113.{n}"), 0).await;
+        setup.fails("ada", &format!("203.0.113.{n}"), 0).await;
     }
-    assert!(world.attempt("ada", HOME, None, 0).await.is_err());
+    assert!(setup.attempt("ada", HOME, None, 0).await.is_err());
     // The user's browser has the same address as the attacker and is nevertheless not locked.
     for _ in 0..5 {
-        let attempt = world.attempt("ada", "203.0.113.1", Some(&cookie), 0).await.unwrap();
-        world.identity.throttle.settle_attempt(attempt, AttemptResult::Failure, at(0)).await.unwrap();
+        let attempt = setup.attempt("ada", "203.0.113.1", Some(&cookie), 0).await.unwrap();
+        setup.identity.throttle.settle_attempt(attempt, AttemptResult::Failure, at(0)).await.unwrap();
     }
-    assert!(world.attempt("ada", "203.0.113.1", Some(&cookie), 0).await.is_err());
+    assert!(setup.attempt("ada", "203.0.113.1", Some(&cookie), 0).await.is_err());
     // The renewed cookie keeps its id, so that a new sign-in does not start a new counter.
-    let renewed = world.identity.throttle.device_cookie(&world.user, Some(&cookie));
+    let renewed = setup.identity.throttle.device_cookie(&setup.user, Some(&cookie));
     assert_eq!(renewed, cookie);
 }
 
 #[tokio::test]
 async fn a_device_cookie_is_valid_for_its_user_and_password_only() {
-    let world = World::new().await;
-    let cookie = world.identity.throttle.device_cookie(&world.user, None);
+    let setup = Setup::new().await;
+    let cookie = setup.identity.throttle.device_cookie(&setup.user, None);
     for _ in 0..5 {
-        world.fails("ada", HOME, 0).await;
-        world.fails("grace", HOME, 0).await;
+        setup.fails("ada", HOME, 0).await;
+        setup.fails("grace", HOME, 0).await;
     }
-    assert!(world.attempt("grace", HOME, Some(&cookie), 0).await.is_err(), "another name");
+    assert!(setup.attempt("grace", HOME, Some(&cookie), 0).await.is_err(), "another name");
     let forged = format!("{}x.{}", &cookie[..5], cookie.split_once('.').unwrap().1);
-    assert!(world.attempt("ada", HOME, Some(&forged), 0).await.is_err(), "another id");
-    assert!(world.attempt("ada", HOME, Some("no cookie of ours"), 0).await.is_err());
-    assert!(world.attempt("ada", HOME, Some(&cookie), 0).await.is_ok());
+    assert!(setup.attempt("ada", HOME, Some(&forged), 0).await.is_err(), "another id");
+    assert!(setup.attempt("ada", HOME, Some("no cookie of ours"), 0).await.is_err());
+    assert!(setup.attempt("ada", HOME, Some(&cookie), 0).await.is_ok());
     let change = |user: &mut trefoil_identity::model::user::User| user.password = Some("another".to_owned());
-    world.identity.users.change_user("ada", at(0), change).await.unwrap();
-    assert!(world.attempt("ada", HOME, Some(&cookie), 0).await.is_err(), "another password");
+    setup.identity.users.change_user("ada", at(0), change).await.unwrap();
+    assert!(setup.attempt("ada", HOME, Some(&cookie), 0).await.is_err(), "another password");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_attempts_are_limited_and_then_run_one_at_a_time() {
-    let world = std::sync::Arc::new(World::new().await);
+    let setup = std::sync::Arc::new(Setup::new().await);
     let tries = (0..64).map(|_| {
-        let world = world.clone();
-        tokio::spawn(async move { world.attempt("ada", HOME, None, 0).await })
+        let setup = setup.clone();
+        tokio::spawn(async move { setup.attempt("ada", HOME, None, 0).await })
     });
     let mut evaluated = Vec::new();
     for tried in tries.collect::<Vec<_>>() {
@@ -195,32 +195,32 @@ async fn concurrent_attempts_are_limited_and_then_run_one_at_a_time() {
     }
     assert_eq!(evaluated.len(), 25, "each attempt reserves a free failure of the user name");
     for attempt in evaluated {
-        world.identity.throttle.settle_attempt(attempt, AttemptResult::Failure, at(0)).await.unwrap();
+        setup.identity.throttle.settle_attempt(attempt, AttemptResult::Failure, at(0)).await.unwrap();
     }
-    let wait = world.attempt("ada", HOME, None, 0).await.unwrap_err();
+    let wait = setup.attempt("ada", HOME, None, 0).await.unwrap_err();
     assert_eq!(wait, SignedDuration::from_mins(15), "all failed attempts were counted");
-    let one = world.attempt("ada", HOME, None, 901).await.unwrap();
-    assert_eq!(world.attempt("ada", HOME, None, 901).await.unwrap_err(), SignedDuration::from_secs(1));
-    world.identity.throttle.settle_attempt(one, AttemptResult::NotEvaluated, at(902)).await.unwrap();
-    assert!(world.attempt("ada", HOME, None, 902).await.is_ok());
+    let one = setup.attempt("ada", HOME, None, 901).await.unwrap();
+    assert_eq!(setup.attempt("ada", HOME, None, 901).await.unwrap_err(), SignedDuration::from_secs(1));
+    setup.identity.throttle.settle_attempt(one, AttemptResult::NotEvaluated, at(902)).await.unwrap();
+    assert!(setup.attempt("ada", HOME, None, 902).await.is_ok());
 }
 
 #[tokio::test]
 async fn concurrent_sign_ins_of_one_user_succeed() {
-    let world = World::new().await;
+    let setup = Setup::new().await;
     let mut under_way = Vec::new();
     for _ in 0..25 {
-        under_way.push(world.attempt("ada", HOME, None, 0).await.unwrap());
+        under_way.push(setup.attempt("ada", HOME, None, 0).await.unwrap());
     }
     for attempt in under_way {
-        world.identity.throttle.settle_attempt(attempt, AttemptResult::Success, at(1)).await.unwrap();
+        setup.identity.throttle.settle_attempt(attempt, AttemptResult::Success, at(1)).await.unwrap();
     }
-    assert!(world.attempt("ada", HOME, None, 1).await.is_ok());
+    assert!(setup.attempt("ada", HOME, None, 1).await.is_ok());
 }
 
 #[tokio::test]
 async fn the_limits_are_configurable() {
-    let world = World::new().await;
+    let setup = Setup::new().await;
     let limits = ThrottleLimits {
         per_pair: 2,
         per_user: 3,
@@ -228,14 +228,14 @@ async fn the_limits_are_configurable() {
         max_lockout: SignedDuration::from_secs(2),
     };
     let attempt = async |name: &str, address: &str, second: i64| {
-        let guess = world
+        let guess = setup
             .identity
             .throttle
             .begin_sign_in_attempt(name, None, address, None, &limits, at(second))
             .await;
         let guess = guess.unwrap();
         match guess {
-            Ok(attempt) => world
+            Ok(attempt) => setup
                 .identity
                 .throttle
                 .settle_attempt(attempt, AttemptResult::Failure, at(second))
@@ -277,14 +277,14 @@ mod laws {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
             let first = rounds[0].0;
             let guesses = runtime.block_on(async {
-                let world = std::sync::Arc::new(World::new().await);
+                let setup = std::sync::Arc::new(Setup::new().await);
                 let (mut checked, mut held, mut address) = (0, Vec::new(), 0_usize);
                 for (burst, settles) in rounds {
                     let mut tries = JoinSet::new();
                     for _ in 0..burst {
                         address += 1;
-                        let (world, from) = (world.clone(), format!("10.{}.{}.1", address / 256, address % 256));
-                        tries.spawn(async move { world.attempt("ada", &from, None, 0).await });
+                        let (setup, from) = (setup.clone(), format!("10.{}.{}.1", address / 256, address % 256));
+                        tries.spawn(async move { setup.attempt("ada", &from, None, 0).await });
                     }
                     for attempt in tries.join_all().await.into_iter().flatten() {
                         checked += 1;
@@ -292,7 +292,7 @@ mod laws {
                     }
                     if settles {
                         for attempt in held.drain(..) {
-                            world.identity.throttle.settle_attempt(attempt, AttemptResult::Failure, at(0)).await.unwrap();
+                            setup.identity.throttle.settle_attempt(attempt, AttemptResult::Failure, at(0)).await.unwrap();
                         }
                     }
                 }

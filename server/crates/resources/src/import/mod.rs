@@ -319,8 +319,8 @@ impl<N: FnMut() -> String> ImportRun<'_, N> {
             Err(ResourceError::Store(error)) => return Err(error),
             Err(error) => return Ok(vec![error.to_string()]),
         };
-        for answer in answers {
-            let (kind, count): (_, fn(&mut ImportCount) -> &mut u64) = match answer {
+        for result in answers {
+            let (kind, count): (_, fn(&mut ImportCount) -> &mut u64) = match result {
                 Ok(EntryResult::Created(stored)) => (stored.kind, |count| &mut count.created),
                 Ok(EntryResult::Updated(stored)) => (stored.kind, |count| &mut count.replaced),
                 Ok(EntryResult::Found(stored)) => (stored.kind, |count| &mut count.same),

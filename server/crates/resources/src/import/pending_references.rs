@@ -117,7 +117,7 @@ impl<'a> PendingReferences<'a> {
                 FoundTarget::One(target) => drop(names.insert(text, target)),
                 FoundTarget::None if self.is_last_pass => self.report(text, "it has no match"),
                 FoundTarget::None => missing += 1,
-                FoundTarget::Unusable(why) if self.is_last_pass => self.report(text, &why),
+                FoundTarget::Unusable(reason) if self.is_last_pass => self.report(text, &reason),
                 FoundTarget::Unusable(_) => missing += 1,
             }
         }
@@ -129,11 +129,11 @@ impl<'a> PendingReferences<'a> {
         Ok((Some(prepare_named(body, kind, id, &self.rules, base, Some(&names))?), missing))
     }
 
-    fn report(&mut self, text: String, why: &str) {
+    fn report(&mut self, text: String, reason: &str) {
         self.unresolved.total += 1;
         let references = &mut self.unresolved.named;
         if references.len() < MAX_NAMED && !references.iter().any(|(known, _)| *known == text) {
-            references.push((text, why.to_owned()));
+            references.push((text, reason.to_owned()));
         }
     }
 
@@ -146,7 +146,7 @@ impl<'a> PendingReferences<'a> {
             return Ok(target.clone());
         }
         let target_found = match TypeFilter::read(text, self.resources.fhir_base(), now) {
-            Err(why) => FoundTarget::Unusable(why),
+            Err(reason) => FoundTarget::Unusable(reason),
             Ok(filter) => {
                 let view = self.resources.restricted_to(Restriction::None);
                 match view.only(filter.kind, &filter).await {

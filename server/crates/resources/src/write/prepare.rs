@@ -433,8 +433,8 @@ mod tests {
         let body = r#"{"resourceType":"Basic","id":"b"}"#;
         assert!(prepare(body.as_bytes(), None, IdSource::Own, &rules, BASE).is_ok());
         let body = format!("{body}  ");
-        let answer = prepare(body.as_bytes(), None, IdSource::Own, &rules, BASE);
-        assert_eq!(answer, Err(ResourceBodyError::TooBig { limit: 34 }));
+        let result = prepare(body.as_bytes(), None, IdSource::Own, &rules, BASE);
+        assert_eq!(result, Err(ResourceBodyError::TooBig { limit: 34 }));
     }
 
     #[test]
@@ -442,8 +442,8 @@ mod tests {
         #[track_caller]
         fn check(body: &str, id: IdSource<'_>, expected: Result<&str, &str>) {
             let answer = prepare(body.as_bytes(), Some("Basic"), id, &ResourceRules::default(), BASE);
-            let answer = answer.map(|prepared| ready(&prepared)).map_err(|error| error.to_string());
-            assert_eq!(answer.as_deref().map_err(String::as_str), expected);
+            let result = answer.map(|prepared| ready(&prepared)).map_err(|error| error.to_string());
+            assert_eq!(result.as_deref().map_err(String::as_str), expected);
         }
         let with = r#"{"resourceType":"Basic","id":"b","x":1}"#;
         let without = r#"{"resourceType":"Basic","x":1}"#;

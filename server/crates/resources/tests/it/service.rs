@@ -47,8 +47,8 @@ async fn a_resource_is_created_changed_deleted_and_has_a_history() {
     assert_eq!(resources.read("Basic", "b").await, Err(gone.clone()));
     assert_eq!(resources.read_version("Basic", "b", 3).await, Err(gone));
     assert_eq!(resources.read_version("Basic", "b", 1).await.unwrap(), created);
-    let answer = resources.read_version("Basic", "b", 4).await.unwrap_err();
-    assert_eq!(answer.to_string(), "Basic/b/_history/4 is not known");
+    let response = resources.read_version("Basic", "b", 4).await.unwrap_err();
+    assert_eq!(response.to_string(), "Basic/b/_history/4 is not known");
 
     let history = resources.history("Basic", "b", Seq::LATEST, PageLimit::default()).await.unwrap();
     assert_eq!(history.iter().map(|version| version.version).collect::<Vec<_>>(), [3, 2, 1]);

@@ -90,8 +90,8 @@ async fn a_transaction_is_carried_out_in_one_commit() {
         format!("{{{}}}", request("GET", "Basic/unknown", "")),
     ];
     let entries: Vec<_> = entries.iter().map(String::as_str).collect();
-    let answer = run(&resources, &bundle("transaction", &entries)).await.unwrap();
-    let lines = described(&resources, &answer).await;
+    let response = run(&resources, &bundle("transaction", &entries)).await.unwrap();
+    let lines = described(&resources, &response).await;
     assert_eq!(
         lines,
         [
@@ -103,7 +103,7 @@ async fn a_transaction_is_carried_out_in_one_commit() {
             "Basic/unknown is not known"
         ]
     );
-    let observation = created_text(&resources, &answer[0]).await;
+    let observation = created_text(&resources, &response[0]).await;
     assert!(observation.ends_with(r#""subject":{"reference":"Patient/new-2"}}"#));
 }
 
@@ -224,9 +224,9 @@ async fn a_batch_processes_each_entry_separately() {
             (EntryAction::Read, "Basic", "c")
         ]
     );
-    let answer = resources.carry_out(plan, now()).await.unwrap();
+    let response = resources.carry_out(plan, now()).await.unwrap();
     assert_eq!(
-        described(&resources, &answer).await,
+        described(&resources, &response).await,
         [
             "created Basic/a 1",
             "Basic/b has changed: read it again and repeat the change",
@@ -279,15 +279,15 @@ async fn a_conditional_create_uses_the_found_resource_and_references_point_to_it
     let plan = plan.unwrap();
     let conditional: Vec<_> = plan.entries.iter().flatten().map(|entry| entry.is_conditional()).collect();
     assert_eq!(conditional, [false, true, true, false]);
-    let answer = resources.carry_out(plan, now()).await.unwrap();
-    let lines = described(&resources, &answer).await;
+    let response = resources.carry_out(plan, now()).await.unwrap();
+    let lines = described(&resources, &response).await;
     assert_eq!(lines[1], "found Patient/new-1 1");
     let reference = async |index: usize| {
-        let text = created_text(&resources, &answer[index]).await;
+        let text = created_text(&resources, &response[index]).await;
         text.split("\"reference\":\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
     };
     assert_eq!(reference(0).await, "Patient/new-1");
-    let Ok(EntryResult::Created(second)) = &answer[2] else { panic!("{lines:?}") };
+    let Ok(EntryResult::Created(second)) = &response[2] else { panic!("{lines:?}") };
     assert_eq!(reference(3).await, format!("Patient/{}", second.id));
     // The compartment of the Observation is that of the found Patient.
     let scan = store::ScanOptions::at(Seq::LATEST);
@@ -312,8 +312,8 @@ async fn conditional_updates_and_deletes_apply_to_the_found_resource() {
     let delete =
         |value: &str| format!("{{{}}}", request("DELETE", &format!("Patient?identifier={value}"), ""));
     let ask = async |kind: &str, entries: &[&str]| {
-        let answer = run(&resources, &bundle(kind, entries)).await;
-        match answer {
+        let response = run(&resources, &bundle(kind, entries)).await;
+        match response {
             Ok(results) => Ok(described(&resources, &results).await),
             Err(error) => Err(error.to_string()),
         }
@@ -388,9 +388,9 @@ async fn conditional_references_are_resolved_to_the_only_match() {
     assert_eq!(performer().await, "Practitioner/also-two");
 
     let bad = run(&resources, &bundle("transaction", &[&observation("Practitioner?shoe-size=1")])).await;
-    let why = "Bundle.entry[0]: reference 'Practitioner?shoe-size=1': Practitioner?shoe-size: 'shoe-size' is not a \
+    let reason = "Bundle.entry[0]: reference 'Practitioner?shoe-size=1': Practitioner?shoe-size: 'shoe-size' is not a \
                search parameter that is supported for Practitioner";
-    assert_eq!(bad.unwrap_err().to_string(), why);
+    assert_eq!(bad.unwrap_err().to_string(), reason);
     // In a batch, the text stays as it is.
     run(&resources, &bundle("batch", &[&refer("1")])).await.unwrap();
     assert_eq!(performer().await, "Practitioner?identifier=urn:npi|1");

@@ -55,9 +55,9 @@ pub(super) fn failure(action: &'static str, dir: &Path) -> impl Fn(fjall::Error)
     }
 }
 
-pub(super) fn damaged(dir: &Path, why: &impl fmt::Display) -> StoreError {
+pub(super) fn damaged(dir: &Path, reason: &impl fmt::Display) -> StoreError {
     let dir = dir.display();
-    StoreError::Corrupt { what: format!("a file in {dir} is corrupt ({why}); restore a backup") }
+    StoreError::Corrupt { what: format!("a file in {dir} is corrupt ({reason}); restore a backup") }
 }
 
 /// Converts an error that occurred while a table was read.

@@ -312,8 +312,8 @@ impl WriterThread {
             }
             None => Ok(()),
         });
-        for answer in answers {
-            answer(outcome.clone());
+        for result in answers {
+            result(outcome.clone());
         }
     }
 

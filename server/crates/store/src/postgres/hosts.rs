@@ -107,8 +107,8 @@ impl HostChoice {
 async fn choose_now(hosts: &[DatabaseHost], tls: &MakeRustlsConnect) -> Result<Arc<str>, HostError> {
     let answers = join_all(hosts.iter().map(|host| async {
         let answer = timeout(ANSWER, ask(host, tls)).await;
-        let answer = answer.unwrap_or_else(|_| Ok(HostAnswer::Other("no answer in time".to_owned())));
-        (Arc::clone(&host.name), answer.unwrap_or_else(|error| HostAnswer::Other(chain(&error))))
+        let result = answer.unwrap_or_else(|_| Ok(HostAnswer::Other("no answer in time".to_owned())));
+        (Arc::clone(&host.name), result.unwrap_or_else(|error| HostAnswer::Other(chain(&error))))
     }));
     best(&answers.await)
 }
@@ -148,9 +148,9 @@ fn best(answers: &[(Arc<str>, HostAnswer)]) -> Result<Arc<str>, HostError> {
 async fn ask(host: &DatabaseHost, tls: &MakeRustlsConnect) -> Result<HostAnswer, tokio_postgres::Error> {
     let (client, connection) = host.config.connect(tls.clone()).await?;
     let connection = tokio::spawn(connection);
-    let answer = ask_on(&client).await;
+    let result = ask_on(&client).await;
     connection.abort();
-    Ok(answer)
+    Ok(result)
 }
 
 async fn ask_on(client: &Client) -> HostAnswer {
@@ -229,7 +229,7 @@ mod tests {
     fn choice(hosts: &[&str]) -> Result<String, String> {
         let answers = hosts.iter().map(|text| {
             let words: Vec<&str> = text.split(' ').collect();
-            let answer = match words[..] {
+            let result = match words[..] {
                 [_] => HostAnswer::Other("a standby".to_owned()),
                 [_, server, timeline, accepted] => HostAnswer::Writable(WritableHost {
                     server: server.to_owned(),
@@ -238,7 +238,7 @@ mod tests {
                 }),
                 _ => panic!("{text}"),
             };
-            (Arc::from(words[0]), answer)
+            (Arc::from(words[0]), result)
         });
         best(&answers.collect::<Vec<_>>())
             .map(|name| name.to_string())

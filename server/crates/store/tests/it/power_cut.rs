@@ -277,9 +277,9 @@ async fn send_all(root: &Path, requests: Range<usize>, acknowledged: impl Fn(usi
     let mut answers = Vec::new();
     for first in requests.clone().step_by(BURST) {
         let burst = (first..requests.end.min(first + BURST)).map(async |number| {
-            let answer = send(&store, number).await;
+            let result = send(&store, number).await;
             acknowledged(number);
-            answer
+            result
         });
         answers.extend(join_all(burst).await);
         if first % 5 == 0 {

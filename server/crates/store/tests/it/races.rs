@@ -26,9 +26,9 @@ async fn a_code_is_spent_once() {
                 tasks.spawn(async move { store.write(vec![spend], at(0)).await });
             }
             let answers = tasks.join_all().await;
-            assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1, "{name}");
+            assert_eq!(answers.iter().filter(|result| result.is_ok()).count(), 1, "{name}");
             assert!(
-                answers.iter().all(|answer| matches!(answer, Ok(_) | Err(StoreError::Conflict { .. }))),
+                answers.iter().all(|result| matches!(result, Ok(_) | Err(StoreError::Conflict { .. }))),
                 "{name}"
             );
         }

@@ -54,8 +54,8 @@ async fn a_batch_is_written_completely_or_not_at_all() {
             LedgerWrite::put("a", "2", Expect::Any),
             LedgerWrite::put("b", "1", Expect::Revision(99)),
         ];
-        let answer = store.write(batch, at(0)).await;
-        assert_eq!(answer, Err(StoreError::Conflict { key: "b".into() }), "{name}");
+        let result = store.write(batch, at(0)).await;
+        assert_eq!(result, Err(StoreError::Conflict { key: "b".into() }), "{name}");
         assert!(keys(&store, "", None, 9, 0).await.is_empty(), "{name}");
 
         let batch = vec![LedgerWrite::put("a", "1", Expect::Absent), LedgerWrite::delete("a", Expect::Any)];
@@ -307,8 +307,8 @@ async fn keys_that_no_engine_can_store_are_rejected() {
             let answer = store.write(vec![LedgerWrite::put(key, "", Expect::Any)], at(0)).await;
             assert!(matches!(answer, Err(StoreError::Key { .. })), "{name} {answer:?}");
             assert_eq!(store.get(key, at(0)).await.unwrap(), None, "{name}");
-            let answer = store.commit(vec![put("Patient", key, "", &[])], at(0)).await;
-            assert!(matches!(answer, Err(StoreError::Key { .. })), "{name} {answer:?}");
+            let result = store.commit(vec![put("Patient", key, "", &[])], at(0)).await;
+            assert!(matches!(result, Err(StoreError::Key { .. })), "{name} {result:?}");
             assert_eq!(
                 store.read(&ResourceKey::new("Patient", key), Seq::LATEST).await.unwrap(),
                 None,
@@ -449,9 +449,9 @@ async fn a_write_can_require_that_nothing_was_indexed_since_a_search() {
             (IndexRange::Between(term("mrn-3"), term("mrn-9")), before, true),
         ] {
             let write = create("b", &[]).unless_indexed(unless(range.clone(), since));
-            let answer = store.commit(vec![write], at(0)).await;
+            let result = store.commit(vec![write], at(0)).await;
             let expected = StoreError::IndexChanged { key: "Patient/b".into() };
-            assert_eq!(answer.err(), (!holds).then_some(expected), "{name}: {range:?}");
+            assert_eq!(result.err(), (!holds).then_some(expected), "{name}: {range:?}");
         }
         // A new version renews its terms, and the writes of one commit do not exclude each other.
         let since = store.last_seq().await.unwrap();

@@ -75,7 +75,7 @@ pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBu
     })?;
     let mut builder =
         builder.ok_or_else(|| ImportError::in_file(&file, "it is not ClaML: it has no Title"))?;
-    state.modifiers.add_codes(&mut builder).map_err(|why| ImportError::in_file(&file, why))?;
+    state.modifiers.add_codes(&mut builder).map_err(|reason| ImportError::in_file(&file, reason))?;
     Ok(builder)
 }
 

@@ -103,13 +103,13 @@ pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBu
     }
     let (first, year) = &years[0];
     if let Some((other, not_it)) = years.iter().find(|(_, other)| other != year) {
-        let why = format!(
+        let reason = format!(
             "the file is from {not_it}, but {first} is from {year}; put the files of one year into a folder"
         );
-        return Err(ImportError::in_file(other, why));
+        return Err(ImportError::in_file(other, reason));
     }
     let mut builder =
-        IndexBuilder::new(&code_system_header(year)).map_err(|why| ImportError::in_file(first, why))?;
+        IndexBuilder::new(&code_system_header(year)).map_err(|reason| ImportError::in_file(first, reason))?;
     if let Some(file) = &tabular {
         tabular_list::read_tabular_list(source_with_file(reader, file), file, &mut builder, order.is_none())?;
     }

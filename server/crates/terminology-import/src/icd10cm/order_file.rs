@@ -37,7 +37,7 @@ pub(super) fn read_order_file(
             return Err(table.line_error("expected a line of an order file: a code in columns 7 to 13, 0 or 1 in column 15, then descriptions"));
         }
         let added = add_code(builder, code, flag, part(16, 76), long);
-        if !codes.insert(added.map_err(|why| table.line_error(why))?) {
+        if !codes.insert(added.map_err(|reason| table.line_error(reason))?) {
             return Err(table.line_error(format_args!("{} occurs twice", with_point(code))));
         }
     }

@@ -79,7 +79,7 @@ pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBu
         }
     }
     let header = code_system_header(package.version, base);
-    let mut builder = IndexBuilder::new(&header).map_err(|why| ImportError::in_file("", why))?;
+    let mut builder = IndexBuilder::new(&header).map_err(|reason| ImportError::in_file("", reason))?;
     read_concepts(reader, &mut builder)?;
     let dialects = DescriptionDialects::read(reader)?;
     read_descriptions(reader, &mut builder, &dialects)?;
@@ -168,7 +168,7 @@ fn read_concepts(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder)
                 builder.add_property(number, "effectiveTime", fields.get(1))
             };
             let mut added = added;
-            added().map_err(|why| table.line_error(why))
+            added().map_err(|reason| table.line_error(reason))
         },
     )?;
     match builder.concept_count() {
@@ -215,7 +215,7 @@ fn read_descriptions(
             };
             if is_active && rank > best[concept as usize] {
                 best[concept as usize] = rank;
-                builder.set_display(concept, term).map_err(|why| table.line_error(why))?;
+                builder.set_display(concept, term).map_err(|reason| table.line_error(reason))?;
             }
             let usage = if is_name {
                 [URL, FULLY_SPECIFIED_NAME, "Fully specified name"]
@@ -231,7 +231,7 @@ fn read_descriptions(
                 description: Some(description),
                 ..ConceptDesignation::default()
             };
-            builder.add_designation(concept, designation).map_err(|why| table.line_error(why))
+            builder.add_designation(concept, designation).map_err(|reason| table.line_error(reason))
         },
     )?;
     match active {
@@ -278,7 +278,7 @@ fn read_definitions(
                 description: Some(description_facts(table, fields, dialects)?),
                 ..ConceptDesignation::default()
             };
-            builder.add_designation(concept, designation).map_err(|why| table.line_error(why))
+            builder.add_designation(concept, designation).map_err(|reason| table.line_error(reason))
         },
     )
 }
@@ -333,7 +333,9 @@ fn read_concrete_values(
             return Err(table.line_error("its source or type is not a concept of this edition"));
         };
         let group = parse_group(table, fields.get(6))?;
-        builder.add_literal_attribute(source, group, kind, fields.get(5)).map_err(|why| table.line_error(why))
+        builder
+            .add_literal_attribute(source, group, kind, fields.get(5))
+            .map_err(|reason| table.line_error(reason))
     })
 }
 
@@ -374,7 +376,7 @@ fn read_alternate_identifiers(
     for ([scheme, identifier], state) in identifiers {
         let Some(concept) = state.concept else { continue };
         let added = builder.add_identifier(&scheme, &identifier, concept);
-        added.map_err(|why| ImportError::in_file(IDENTIFIER_FILE, why))?;
+        added.map_err(|reason| ImportError::in_file(IDENTIFIER_FILE, reason))?;
     }
     Ok(())
 }

@@ -28,7 +28,7 @@ pub(super) fn read_members(
         if is_active {
             added = added.and_then(|()| builder.add_subset_member(fields.get(4), member));
         }
-        added.map_err(|why| table.line_error(why))
+        added.map_err(|reason| table.line_error(reason))
     })
 }
 
@@ -43,6 +43,6 @@ pub(super) fn read_historical_associations(
         // Descriptions have associations, too.
         let Some(concept) = builder.find_concept(fields.get(5)) else { return Ok(()) };
         parse_identifier(table, fields.get(4))?;
-        builder.add_property(concept, fields.get(4), fields.get(6)).map_err(|why| table.line_error(why))
+        builder.add_property(concept, fields.get(4), fields.get(6)).map_err(|reason| table.line_error(reason))
     })
 }

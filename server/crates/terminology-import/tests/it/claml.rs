@@ -80,8 +80,8 @@ fn modifiers_make_codes() {
         // Chapters and blocks have no codes of their own.
         ("IV.0", "false"),
     ] {
-        let answer = display(code);
-        assert!(answer.starts_with(expected), "{code}: {answer}");
+        let response = display(code);
+        assert!(response.starts_with(expected), "{code}: {response}");
     }
     for (above, below) in [("E10", "E10.0"), ("E10.0", "E10.01"), ("IV", "E10.72"), ("E10-E14", "E13.7")] {
         let relation = index.subsumes(above, below);
@@ -93,9 +93,9 @@ fn modifiers_make_codes() {
 fn an_unknown_modifier_is_reported() {
     let class = r#"<Class code="E10" kind="category"><ModifiedBy code="S99"/>
         <Rubric kind="preferred"><Label>Diabetes</Label></Rubric></Class>"#;
-    let why = import(class).unwrap_err();
+    let reason = import(class).unwrap_err();
     assert!(
-        why.contains("E10 is modified by S99, which has no ModifierClass in the file; copy it again"),
-        "{why}"
+        reason.contains("E10 is modified by S99, which has no ModifierClass in the file; copy it again"),
+        "{reason}"
     );
 }

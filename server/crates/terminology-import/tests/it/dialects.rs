@@ -147,10 +147,10 @@ fn the_preferred_term_of_the_dialect_is_the_display() {
         let terminology = both_editions(dialects);
         let more = if language.is_empty() { String::new() } else { format!("&displayLanguage={language}") };
         let set = format!("{version}?fhir_vs");
-        let answer = validate_code(&terminology, &set, SCT, code, &more);
+        let response = validate_code(&terminology, &set, SCT, code, &more);
         assert!(
-            answer.starts_with(&format!("true [{expected}]")),
-            "{dialects:?} {version} {language}: {answer}"
+            response.starts_with(&format!("true [{expected}]")),
+            "{dialects:?} {version} {language}: {response}"
         );
         let query = Parameters::from_query(&format!("system={SCT}&version={version}&code={code}{more}"));
         let input = OperationInput::from_query(&query);

@@ -64,9 +64,9 @@ fn rows_of_an_extension_replace_those_of_its_base() {
         ("^ 700010003", DUCKWEED, "", "false", "true"),
     ] {
         for (version, expected) in [(international.as_str(), of_base), (VERSION, of_edition)] {
-            let answer =
+            let response =
                 validate_code(&terminology, &format!("{version}?fhir_vs=ecl/{constraint}"), SCT, code, more);
-            assert!(answer.starts_with(expected), "{version} {constraint} {code}{more}: {answer}");
+            assert!(response.starts_with(expected), "{version} {constraint} {code}{more}: {response}");
         }
     }
     // `$subsumes` also distinguishes the editions.
@@ -210,8 +210,8 @@ fn the_international_edition_is_the_default() {
     let [land, upper] = [write("XX_20250201", LAND, "Timber"), write("ZZ_20250201", UPPER, "Wood")];
     for paths in [[base.clone(), land.clone(), upper.clone()], [upper, land, base]] {
         let (terminology, _) = together(paths.to_vec());
-        let answer = validate_code(&terminology, &format!("{SCT}?fhir_vs"), SCT, "11000006", "");
-        assert!(answer.starts_with("true [Tree]"), "{answer}");
+        let response = validate_code(&terminology, &format!("{SCT}?fhir_vs"), SCT, "11000006", "");
+        assert!(response.starts_with("true [Tree]"), "{response}");
     }
 }
 

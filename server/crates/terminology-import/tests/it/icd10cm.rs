@@ -33,17 +33,17 @@ fn text(name: &str) -> String {
 /// display is omitted.
 fn lookup(terminology: &Terminology, code: &str) -> String {
     let query = Parameters::from_query(&format!("system={ICD}&code={code}"));
-    let answer = match run(
+    let response = match run(
         terminology,
         TerminologyOperation::Lookup,
         OperationLevel::Type,
         OperationInput::from_query(&query),
     ) {
-        Ok(answer) => serde_json::to_value(&answer).unwrap(),
+        Ok(response) => serde_json::to_value(&response).unwrap(),
         Err(error) => return short(Err(error)),
     };
     let mut actual = Vec::new();
-    for parameter in answer["parameter"].as_array().unwrap() {
+    for parameter in response["parameter"].as_array().unwrap() {
         let part = |name: &str| {
             let parts = parameter["part"].as_array().into_iter().flatten();
             let part_of_name = parts.into_iter().find(|part| part["name"] == name);

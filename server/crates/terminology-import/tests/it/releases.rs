@@ -274,7 +274,8 @@ fn a_release_that_is_not_published_is_no_draft() {
     let code = expansion["expansion"]["contains"][0]["code"].as_str().unwrap();
     let query = Parameters::from_query(&format!("{set}&system={SCT}&code={code}"));
     let input = OperationInput::from_query(&query);
-    let answer = run(&terminology, TerminologyOperation::ValidateCode, OperationLevel::Type, input).unwrap();
-    let answer = format!("{answer:?}");
-    assert!(answer.contains("/xsct/") && !answer.contains("draft"), "{answer}");
+    let response =
+        run(&terminology, TerminologyOperation::ValidateCode, OperationLevel::Type, input).unwrap();
+    let response = format!("{response:?}");
+    assert!(response.contains("/xsct/") && !response.contains("draft"), "{response}");
 }

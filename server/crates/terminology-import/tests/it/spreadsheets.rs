@@ -198,7 +198,10 @@ fn parents_can_be_the_longest_prefixes() {
         let query = Parameters::from_query(&format!("system=urn:x&codeA={above}&codeB={code}"));
         let operation = terminology::TerminologyOperation::Subsumes;
         let input = OperationInput::from_query(&query);
-        let answer = crate::support::run(&terminology, operation, OperationLevel::Type, input).unwrap();
-        assert!(String::from_utf8_lossy(&fhir::Json::to_json(&answer)).contains(expected), "{above} {code}");
+        let response = crate::support::run(&terminology, operation, OperationLevel::Type, input).unwrap();
+        assert!(
+            String::from_utf8_lossy(&fhir::Json::to_json(&response)).contains(expected),
+            "{above} {code}"
+        );
     }
 }

@@ -35,8 +35,8 @@ pub fn run(
     level: OperationLevel<'_>,
     input: OperationInput<'_>,
 ) -> Result<Parameters, TxError> {
-    let answer = terminology.run(operation, level, input, NOW)?;
-    Ok(answer.into_parameters().expect("the operation returns Parameters"))
+    let response = terminology.run(operation, level, input, NOW)?;
+    Ok(response.into_parameters().expect("the operation returns Parameters"))
 }
 
 /// Runs `ValueSet/$expand`.
@@ -45,16 +45,16 @@ pub fn run_expand(
     level: OperationLevel<'_>,
     input: OperationInput<'_>,
 ) -> Result<serde_json::Value, TxError> {
-    let answer = terminology.run(TerminologyOperation::Expand, level, input, NOW)?;
-    Ok(serde_json::from_slice(&answer.to_json()).expect("the operation returns JSON"))
+    let response = terminology.run(TerminologyOperation::Expand, level, input, NOW)?;
+    Ok(serde_json::from_slice(&response.to_json()).expect("the operation returns JSON"))
 }
 
 /// The answer of `$lookup` in short: each parameter as `name=value`, and each property as `code=value`.
 pub fn lookup(terminology: &Terminology, system: &str, code: &str) -> String {
     let query = Parameters::from_query(&format!("system={system}&code={code}"));
     let input = OperationInput::from_query(&query);
-    let answer = run(terminology, TerminologyOperation::Lookup, OperationLevel::Type, input).unwrap();
-    let answer = serde_json::to_value(answer).unwrap();
+    let response = run(terminology, TerminologyOperation::Lookup, OperationLevel::Type, input).unwrap();
+    let response = serde_json::to_value(response).unwrap();
     let value = |parameter: &serde_json::Value| {
         let members = parameter.as_object().unwrap().iter();
         let text = members.filter(|(name, _)| name.starts_with("value")).map(|(_, value)| match value {
@@ -67,15 +67,15 @@ pub fn lookup(terminology: &Terminology, system: &str, code: &str) -> String {
         Some(parts) => parts.iter().map(value).collect::<Vec<_>>().join("="),
         None => format!("{}={}", parameter["name"].as_str().unwrap(), value(parameter)),
     };
-    answer["parameter"].as_array().unwrap().iter().map(short).collect::<Vec<_>>().join("; ")
+    response["parameter"].as_array().unwrap().iter().map(short).collect::<Vec<_>>().join("; ")
 }
 
 /// The outcome of `$subsumes`.
 pub fn subsumes(terminology: &Terminology, system: &str, a: &str, b: &str) -> String {
     let query = Parameters::from_query(&format!("system={system}&codeA={a}&codeB={b}"));
     let input = OperationInput::from_query(&query);
-    let answer = run(terminology, TerminologyOperation::Subsumes, OperationLevel::Type, input).unwrap();
-    serde_json::to_value(answer).unwrap()["parameter"][0]["valueCode"].as_str().unwrap().to_owned()
+    let response = run(terminology, TerminologyOperation::Subsumes, OperationLevel::Type, input).unwrap();
+    serde_json::to_value(response).unwrap()["parameter"][0]["valueCode"].as_str().unwrap().to_owned()
 }
 
 /// Returns the answer of `$validate-code` by GET for a code of a system, with `more` parameters.
@@ -104,13 +104,13 @@ pub fn validate_in_system(terminology: &Terminology, system: &str, code: &str) -
 
 /// Returns an answer as short text: `result [display] [message]`, the outcome of `$subsumes`, or the error.
 pub fn short(answer: Result<Parameters, TxError>) -> String {
-    let answer = match answer {
-        Ok(answer) => answer,
+    let response = match answer {
+        Ok(response) => response,
         Err(error) => return format!("{error:?}: {error}"),
     };
-    let part = |name| answer.text(name).map(|text| format!(" [{text}]")).unwrap_or_default();
-    match answer.get("result").and_then(|parameter| parameter.value.as_ref()) {
+    let part = |name| response.text(name).map(|text| format!(" [{text}]")).unwrap_or_default();
+    match response.get("result").and_then(|parameter| parameter.value.as_ref()) {
         Some(Value::Boolean(result)) => format!("{result}{}{}", part("display"), part("message")),
-        _ => answer.text("outcome").unwrap_or("no answer").to_owned(),
+        _ => response.text("outcome").unwrap_or("no answer").to_owned(),
     }
 }

@@ -66,7 +66,7 @@ pub struct ResourceProblem {
     /// Resource id.
     pub id: String,
     /// Reason why the resource is invalid.
-    pub why: String,
+    pub reason: String,
 }
 
 /// Returns the faults of a resource that restrict its use in terminology, in words: why it cannot be used at
@@ -83,7 +83,7 @@ pub fn resource_faults(kind: &str, json: &[u8]) -> Vec<String> {
                         .map(|codes| format!("the hierarchy has a cycle: {}", codes.join(" > ")));
                     cycle.into_iter().chain(index.faults().iter().cloned()).collect()
                 }
-                Err(why) => vec![why],
+                Err(reason) => vec![reason],
             };
         }
         ValueSet::KIND => header().and_then(|header| ValueSet::compile(&header, json)).map(drop),

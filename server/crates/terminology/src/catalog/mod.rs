@@ -196,14 +196,15 @@ impl Catalog {
         let resource = by_operator.or_else(|| resources.find(url, version))?;
         if version.is_none() && tracing::enabled!(tracing::Level::DEBUG) {
             let others = || resources.versions(url).iter().filter(|other| !std::ptr::eq(&***other, resource));
-            let why = match (others().next().map(|other| (resource.header(), other.header())), &self.base) {
+            let reason = match (others().next().map(|other| (resource.header(), other.header())), &self.base)
+            {
                 _ if by_operator.is_some() => "the configuration prefers it",
                 (Some((Some(header), Some(other))), _) => reason(header, other),
                 (_, Some(_)) => "the request contains it",
                 _ => return Some(resource),
             };
             let version = resource.header().and_then(|header| header.version.as_deref()).unwrap_or_default();
-            tracing::debug!(resource = T::KIND, url, version, why, "chose a version");
+            tracing::debug!(resource = T::KIND, url, version, reason, "chose a version");
         }
         Some(resource)
     }
@@ -544,7 +545,7 @@ impl Catalog {
     /// # Errors
     /// [`TxError`] if there is no such definition, element or binding, or if the definition is invalid.
     pub(crate) fn bound_value_set(&self, context: &str, budget: &Budget<'_>) -> Result<&str, TxError> {
-        let wrong = |why: String| malformed("context", why);
+        let wrong = |reason: String| malformed("context", reason);
         let (canonical, element) = context.split_once('#').ok_or_else(|| {
             wrong(format!("'{context}' names no element; write it as StructureDefinition-URL#element"))
         })?;

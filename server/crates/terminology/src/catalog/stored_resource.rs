@@ -119,16 +119,16 @@ impl<T: CompiledResource> StoredResource<T> {
             let header = self.header.as_ref().map_err(String::clone)?;
             T::compile(header, &bytes).map(Arc::new)
         });
-        compiled.as_ref().map_err(|why| {
+        compiled.as_ref().map_err(|reason| {
             let url = self.header().and_then(|header| header.url.clone());
             let resource = url.unwrap_or_else(|| format!("{}/{}", T::KIND, self.id));
-            Unprocessable::Broken { resource, why: why.clone() }
+            Unprocessable::Broken { resource, reason: reason.clone() }
         })
     }
 
     pub(super) fn problem(&self) -> Option<ResourceProblem> {
-        let why = self.header.as_ref().err().or_else(|| self.compiled.get()?.as_ref().err())?;
-        Some(ResourceProblem { kind: T::KIND, id: self.id.clone(), why: why.clone() })
+        let reason = self.header.as_ref().err().or_else(|| self.compiled.get()?.as_ref().err())?;
+        Some(ResourceProblem { kind: T::KIND, id: self.id.clone(), reason: reason.clone() })
     }
 }
 

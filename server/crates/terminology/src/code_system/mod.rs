@@ -452,8 +452,8 @@ mod tests {
         };
         assert_eq!(compile(64, false).unwrap().len(), 64);
         assert_eq!(compile(65, true).unwrap().len(), 65);
-        let why = compile(65, false).unwrap_err();
-        assert!(why.contains("'aaaaaaA' and 64 other codes differ by case only"), "{why}");
+        let reason = compile(65, false).unwrap_err();
+        assert!(reason.contains("'aaaaaaA' and 64 other codes differ by case only"), "{reason}");
     }
 
     #[test]

@@ -95,7 +95,7 @@ impl ConceptMap {
         let source_scope = json.source_scope().map(str::to_owned);
         let target_scope = json.target_scope().map(str::to_owned);
         let groups = json.group.into_iter().enumerate().map(|(index, group)| {
-            MapGroup::compile(group).map_err(|why| format!("ConceptMap.group[{index}]{why}"))
+            MapGroup::compile(group).map_err(|reason| format!("ConceptMap.group[{index}]{reason}"))
         });
         Ok(Self {
             url: json.url.unwrap_or_default(),
@@ -122,7 +122,7 @@ impl MapGroup {
             ..Self::default()
         };
         for (index, element) in json.element.into_iter().enumerate() {
-            group.add_element(element).map_err(|why| format!(".element[{index}]{why}"))?;
+            group.add_element(element).map_err(|reason| format!(".element[{index}]{reason}"))?;
         }
         Ok(group)
     }
@@ -137,10 +137,10 @@ impl MapGroup {
             return Ok(());
         }
         for (index, target) in element.target.into_iter().enumerate() {
-            let fault = |why: String| format!(".target[{index}]{why}");
+            let fault = |reason: String| format!(".target[{index}]{reason}");
             let equivalence =
                 Equivalence::read(target.equivalence.as_deref(), target.relationship.as_deref())
-                    .map_err(|why| fault(format!(": {why}")))?;
+                    .map_err(|reason| fault(format!(": {reason}")))?;
             let code = target.code.filter(|code| !code.is_empty());
             let values = |list: Vec<DependencyJson>| list.into_iter().map(Dependency::compile).collect();
             self.push(MapTarget {
@@ -274,8 +274,8 @@ mod tests {
             (r#"{"unmapped":{"mode":"fixed"}}"#, "ConceptMap.group[0].unmapped.code is missing"),
             (r#"{"unmapped":{"mode":"none"}}"#, "ConceptMap.group[0].unmapped.mode is 'none'"),
         ] {
-            let why = compile(group).unwrap_err();
-            assert!(why.starts_with(expected), "{why}");
+            let reason = compile(group).unwrap_err();
+            assert!(reason.starts_with(expected), "{reason}");
         }
     }
 }

@@ -324,7 +324,7 @@ mod tests {
             ("qaa-Qaaa-QM", "qaa-Qaaa-QM", "Private use (qaa)"),
             ("haw", "haw", "Hawaiian"),
         ] {
-            let word = parse_language_tag(given).unwrap_or_else(|why| panic!("{given}: {why}"));
+            let word = parse_language_tag(given).unwrap_or_else(|reason| panic!("{given}: {reason}"));
             assert_eq!(word.code, code);
             assert_eq!(word.display.unwrap_or_default(), display, "{given}");
         }
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn invalid_tags_are_rejected_with_a_reason() {
-        for (given, why) in [
+        for (given, reason) in [
             ("", "not a subtag"),
             ("en_US", "not a subtag"),
             ("en-", "not a subtag"),
@@ -353,7 +353,7 @@ mod tests {
             ("de-999", "not a registered region"),
         ] {
             let error = parse_language_tag(given).unwrap_err();
-            assert!(error.contains(why), "{given}: {error}");
+            assert!(error.contains(reason), "{given}: {error}");
         }
     }
 }

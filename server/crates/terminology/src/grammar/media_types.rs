@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn invalid_media_types_are_rejected() {
-        for (given, why) in [
+        for (given, reason) in [
             ("", "no '/'"),
             ("text", "no '/'"),
             ("texts/plain", "not a top-level"),
@@ -124,7 +124,7 @@ mod tests {
             ("text/plain; a=b\"c;d\"", "not a parameter"),
         ] {
             let error = parse_media_type(given).unwrap_err();
-            assert!(error.contains(why), "{given}: {error}");
+            assert!(error.contains(reason), "{given}: {error}");
         }
     }
 }

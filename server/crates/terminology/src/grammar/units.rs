@@ -388,7 +388,7 @@ mod tests {
             ("bit_s", "1"),
             ("mL/kg/h", "g-1.m3.s-1"),
         ] {
-            let word = parse_unit(code).unwrap_or_else(|why| panic!("{code}: {why}"));
+            let word = parse_unit(code).unwrap_or_else(|reason| panic!("{code}: {reason}"));
             assert_eq!(word.properties[0].1, canonical, "{code}");
         }
     }
@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn invalid_units_are_rejected_with_a_reason() {
-        for (code, why) in [
+        for (code, reason) in [
             ("", "empty"),
             ("mg/DL", "'DL' is not a unit"),
             ("milligram", "is not a unit"),
@@ -470,7 +470,7 @@ mod tests {
             ("m99999.m2147483647", "too large"),
         ] {
             let error = parse_unit(code).unwrap_err();
-            assert!(error.contains(why), "{code}: {error}");
+            assert!(error.contains(reason), "{code}: {error}");
         }
         assert!(parse_unit(&"(".repeat(400)).unwrap_err().contains("nested deeper"));
     }

@@ -235,8 +235,8 @@ impl<'a> OperationInput<'a> {
         };
         // The data type `integer` has 32 bits (FHIR R4, data types).
         let number = number.filter(|&number| i32::try_from(number).is_ok());
-        let why = "it must be an integer from 0 to 2147483647";
-        number.map(Some).ok_or_else(|| malformed(row.name, why))
+        let reason = "it must be an integer from 0 to 2147483647";
+        number.map(Some).ok_or_else(|| malformed(row.name, reason))
     }
 
     /// All parameters in the order of the request.
@@ -351,13 +351,13 @@ mod tests {
         assert_eq!(query.boolean(ABSTRACT), Ok(Some(true)));
         assert_eq!(query.text(CODE), Ok(Some("x")));
         assert_eq!(query.text(UUID), Ok(None));
-        for (error, why) in [
+        for (error, reason) in [
             (query.boolean(LENIENT_DISPLAY_VALIDATION).unwrap_err(), "'yes' is not true or false"),
             (query.coding(CODING).unwrap_err(), "a Coding cannot be sent in a query string"),
             (query.text(DISPLAY).unwrap_err(), "it is empty"),
             (query.text(FILTER).unwrap_err(), "more than once"),
         ] {
-            assert!(error.to_string().contains(why), "{error}");
+            assert!(error.to_string().contains(reason), "{error}");
         }
 
         let mut body = Parameters::new();
@@ -366,13 +366,13 @@ mod tests {
         body.push_code("coding", "x");
         body.push_code("tx-resource", "x");
         let body = OperationInput::from_body(&body);
-        for (error, why) in [
+        for (error, reason) in [
             (body.boolean(ABSTRACT).unwrap_err(), "must be sent as valueBoolean"),
             (body.text(CODE).unwrap_err(), "must be a text"),
             (body.coding(CODING).unwrap_err(), "must be sent as valueCoding"),
             (body.resources(TX_RESOURCE).unwrap_err(), "must be sent as resource"),
         ] {
-            assert!(error.to_string().contains(why), "{error}");
+            assert!(error.to_string().contains(reason), "{error}");
         }
     }
 }

@@ -52,7 +52,7 @@ impl ReceivedFault {
     /// Describes the fault. `body` names the body, such as `the body`.
     pub fn text(&self, body: &str) -> String {
         match self {
-            Self::Body(why) => format!("{body} is not a Parameters resource: {why}"),
+            Self::Body(reason) => format!("{body} is not a Parameters resource: {reason}"),
             Self::InUrl(name) => format!(
                 "parameter '{name}' is in the URL of a POST, where it would be ignored; send it in the Parameters of {body}, or use GET"
             ),
@@ -89,7 +89,7 @@ impl ReceivedParameters<'_> {
             }
             Self::Body { body, query } => (body, query),
         };
-        let why = match Parameters::from_json(body) {
+        let reason = match Parameters::from_json(body) {
             Ok(parameters) => {
                 let in_url = Parameters::from_query(query).parameter.into_iter();
                 let is_ours = |name: &str| parameters::of_operation(operation).any(|row| row.name == name);
@@ -98,9 +98,9 @@ impl ReceivedParameters<'_> {
                     None => Ok(ParsedParameters { parameters, typed: true }),
                 };
             }
-            Err(why) => why,
+            Err(reason) => reason,
         };
-        let (name, resource) = lone_resource(operation, body).ok_or(ReceivedFault::Body(why))?;
+        let (name, resource) = lone_resource(operation, body).ok_or(ReceivedFault::Body(reason))?;
         let mut parameters = Parameters::from_query(query);
         parameters.push(name, Value::Resource(resource));
         Ok(ParsedParameters { parameters, typed: false })

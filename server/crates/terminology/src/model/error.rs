@@ -24,12 +24,12 @@ pub enum TxError {
         ecosystem: bool,
     },
     /// A parameter cannot be used (400).
-    #[error("parameter '{parameter}': {why}")]
+    #[error("parameter '{parameter}': {reason}")]
     Malformed {
         /// Name of the parameter.
         parameter: String,
         /// Reason why the parameter is invalid, and what to do.
-        why: String,
+        reason: String,
     },
     /// `displayLanguage` is not a list of languages (400).
     #[error("Invalid displayLanguage: '{0}'")]
@@ -75,7 +75,7 @@ pub enum TxError {
         known: Vec<String>,
     },
     /// The code system does not have the code, which is an argument of the operation (404).
-    #[error("{}", error_text::unreadable_code(code, system, version.as_deref(), why.as_deref()))]
+    #[error("{}", error_text::unreadable_code(code, system, version.as_deref(), reason.as_deref()))]
     UnknownCode {
         /// Parameter that contains the code.
         parameter: &'static str,
@@ -86,10 +86,10 @@ pub enum TxError {
         /// Version of the code system.
         version: Option<String>,
         /// Reason why an expression is not valid.
-        why: Option<String>,
+        reason: Option<String>,
     },
     /// The code system does not have the code whose concept is looked up (404).
-    #[error("{}", error_text::unreadable_code(code, system, version.as_deref(), why.as_deref()))]
+    #[error("{}", error_text::unreadable_code(code, system, version.as_deref(), reason.as_deref()))]
     UnknownConcept {
         /// Code in the request.
         code: String,
@@ -98,7 +98,7 @@ pub enum TxError {
         /// Version of the code system.
         version: Option<String>,
         /// Reason why an expression is not valid.
-        why: Option<String>,
+        reason: Option<String>,
     },
     /// The request is well-formed, but the stored resources cannot answer it (422).
     #[error(transparent)]
@@ -182,12 +182,12 @@ pub enum Unprocessable {
     #[error("Required supplement not found: {0}")]
     MissingSupplement(String),
     /// The stored resource is invalid.
-    #[error("the stored {resource} cannot be used: {why}")]
+    #[error("the stored {resource} cannot be used: {reason}")]
     Broken {
         /// Canonical URL, or type and id if it has none.
         resource: String,
         /// Reason why the resource is invalid.
-        why: String,
+        reason: String,
     },
     /// The hierarchy has a cycle, so subsumption is undefined.
     #[error("the hierarchy of {system} has a cycle: {}", codes.join(" > "))]
@@ -250,7 +250,7 @@ impl TxError {
                 issue(IssueCode::CodeInvalid).tx("invalid-code").at(*parameter)
             }
             Self::UnknownConcept { .. } => issue(IssueCode::NotFound).tx("invalid-code"),
-            Self::Unprocessable(why) => match why {
+            Self::Unprocessable(reason) => match reason {
                 Unprocessable::MissingCodeSystem { .. } => issue(IssueCode::NotFound).tx("not-found"),
                 Unprocessable::VersionNotAllowed { .. } => issue(IssueCode::Exception).tx("version-error"),
                 Unprocessable::Endless { .. } => issue(IssueCode::TooCostly),
@@ -278,6 +278,6 @@ impl TxError {
 }
 
 /// The error of a parameter that cannot be used.
-pub(crate) fn malformed(parameter: &str, why: impl Into<String>) -> TxError {
-    TxError::Malformed { parameter: parameter.to_owned(), why: why.into() }
+pub(crate) fn malformed(parameter: &str, reason: impl Into<String>) -> TxError {
+    TxError::Malformed { parameter: parameter.to_owned(), reason: reason.into() }
 }

@@ -56,10 +56,15 @@ pub(crate) fn too_costly(value_set: &str, limit: usize) -> String {
 }
 
 /// The text with the id `Unknown_Code_in_Version`, and the reason why the code cannot be read.
-pub(super) fn unreadable_code(code: &str, system: &str, version: Option<&str>, why: Option<&str>) -> String {
+pub(super) fn unreadable_code(
+    code: &str,
+    system: &str,
+    version: Option<&str>,
+    reason: Option<&str>,
+) -> String {
     let text = unknown_code(code, system, version);
-    match why {
-        Some(why) => format!("{text}: {why}"),
+    match reason {
+        Some(reason) => format!("{text}: {reason}"),
         None => text,
     }
 }

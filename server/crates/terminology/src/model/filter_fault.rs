@@ -15,7 +15,7 @@ pub struct FilterFault {
     /// Path of the filter, such as `ValueSet.compose.include[0].filter[0]`.
     pub at: String,
     /// Reason why the filter is invalid.
-    pub why: String,
+    pub reason: String,
     /// Whether the filter is right, but names a concept that the stored version does not have.
     pub is_of_other_version: bool,
 }
@@ -23,9 +23,9 @@ pub struct FilterFault {
 /// The text with the id `UNABLE_TO_HANDLE_SYSTEM_FILTER_WITH_NO_VALUE`, or our own text for other invalid
 /// filters.
 pub(crate) fn filter_fault(fault: &FilterFault) -> String {
-    let FilterFault { system, property, op, value, why, .. } = fault;
+    let FilterFault { system, property, op, value, reason, .. } = fault;
     match value.as_str() {
         "" => format!("The system {system} filter with property = {property}, op = {op} has no value"),
-        _ => format!("The filter {property} {op} '{value}' on the system {system} cannot be used: {why}"),
+        _ => format!("The filter {property} {op} '{value}' on the system {system} cannot be used: {reason}"),
     }
 }

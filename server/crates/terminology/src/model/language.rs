@@ -62,9 +62,9 @@ impl LanguageRanges {
     pub(crate) fn parse(list: &str) -> Result<Self, TxError> {
         let wrong = || TxError::DisplayLanguage(list.to_owned());
         if list.bytes().filter(|byte| *byte == b',').count() >= MAX_LANGUAGES {
-            let why =
+            let reason =
                 format!("it lists more than {MAX_LANGUAGES} languages; list only the most important ones");
-            return Err(malformed("displayLanguage", why));
+            return Err(malformed("displayLanguage", reason));
         }
         let mut weighted = Vec::new();
         let mut out = Self::default();

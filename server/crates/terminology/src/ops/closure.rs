@@ -190,7 +190,7 @@ impl ClosureSystem {
         stored_system(catalog, &self.url, self.version.as_deref(), budget).map_err(|error| match error {
             TxError::UnknownCodeSystem { system, version, .. } => Unprocessable::Broken {
                 resource: "closure table".to_owned(),
-                why: format!(
+                reason: format!(
                     "it refers to {}, which is no longer stored; begin the table again, by its name alone",
                     canonical::join(&system, version.as_deref())
                 ),
@@ -217,7 +217,7 @@ impl ClosureSystem {
             code: code.to_owned(),
             system: self.url.clone(),
             version: self.version.clone(),
-            why: None,
+            reason: None,
         })
     }
 

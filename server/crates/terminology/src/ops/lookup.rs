@@ -53,7 +53,7 @@ pub(crate) fn answer_lookup(
         return Err(Unprocessable::Content { system: url.to_owned(), content: system.content.name() }.into());
     }
     let Some(concept) = system.find(code) else {
-        let why = match catalog.expression_fault(system, code, budget)? {
+        let reason = match catalog.expression_fault(system, code, budget)? {
             None => catalog.edition_with(system, code, budget)?,
             fault => fault,
         };
@@ -61,7 +61,7 @@ pub(crate) fn answer_lookup(
             code: code.to_owned(),
             system: url.to_owned(),
             version: system.version.clone(),
-            why,
+            reason,
         });
     };
     let supplements = concept_texts::find_supplements(catalog, input.texts(USE_SUPPLEMENT)?, budget)?;

@@ -69,8 +69,8 @@ impl ValidationIssue {
     }
 
     /// An issue with the reason why the grammar of a system rejects a code, in addition to the error.
-    pub(crate) fn not_in_grammar(code: &str, why: &str) -> Self {
-        let text = format!("The code '{code}' cannot be read: {why}");
+    pub(crate) fn not_in_grammar(code: &str, reason: &str) -> Self {
+        let text = format!("The code '{code}' cannot be read: {reason}");
         Self::new(Severity::Information, IssueCode::CodeInvalid, "invalid-code", text)
     }
 

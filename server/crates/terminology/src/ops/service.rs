@@ -194,9 +194,9 @@ impl Terminology {
         };
         match self.overlays.overlay_for(&catalog, resources, budget)? {
             Some(overlay) => {
-                let answer = operation(&overlay.catalog, budget);
+                let response = operation(&overlay.catalog, budget);
                 self.overlays.update_sizes(&overlay);
-                answer
+                response
             }
             None => operation(&catalog, budget),
         }

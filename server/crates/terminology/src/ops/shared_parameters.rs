@@ -34,8 +34,8 @@ pub(crate) fn read_pins(input: OperationInput<'_>, budget: &Budget<'_>) -> Resul
         let pair = |canonical| match canonical::split(canonical) {
             (url, Some(version)) => Ok((url.to_owned(), version.to_owned())),
             (_, None) => {
-                let why = format!("'{canonical}' has no version; write url|version");
-                Err(malformed(parameter.row().name, why))
+                let reason = format!("'{canonical}' has no version; write url|version");
+                Err(malformed(parameter.row().name, reason))
             }
         };
         let canonicals = input.texts(parameter)?;
@@ -60,7 +60,7 @@ pub(crate) fn sent_value_set(
     budget.spend(json.get().len() / BYTES_PER_STEP)?;
     ValueSet::compile(&header, json.get().as_bytes())
         .map(Some)
-        .map_err(|why| malformed(VALUE_SET.row().name, why))
+        .map_err(|reason| malformed(VALUE_SET.row().name, reason))
 }
 
 /// The resource that the request contains as a parameter of its own.

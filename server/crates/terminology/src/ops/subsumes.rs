@@ -173,9 +173,9 @@ fn require_codes(system: &CodeSystem) -> Result<(), TxError> {
     }
 }
 
-fn unknown_code(system: &CodeSystem, parameter: &'static str, code: &str, why: Option<String>) -> TxError {
+fn unknown_code(system: &CodeSystem, parameter: &'static str, code: &str, reason: Option<String>) -> TxError {
     TxError::UnknownCode {
-        why,
+        reason,
         parameter,
         code: code.to_owned(),
         system: system.url.clone(),

@@ -175,7 +175,7 @@ fn contained(resources: &[&RawValue]) -> Result<HashMap<String, ValueSet>, Strin
             serde_json::from_str(json.get()).map_err(|e| format!("contained: {e}"))?;
         if let (Some(id), "ValueSet") = (&header.id, header.resource_type.as_str()) {
             let set = ValueSet::compile(&header, json.get().as_bytes())
-                .map_err(|why| format!("contained #{id}: {why}"))?;
+                .map_err(|reason| format!("contained #{id}: {reason}"))?;
             if !set.contained.is_empty() {
                 return Err(format!("contained #{id} has contained resources itself (dom-2)"));
             }

@@ -160,9 +160,9 @@ fn resources() -> impl Strategy<Value = Vec<Json>> {
 /// Returns system and code of each member, in order; `None` if the value set cannot be expanded.
 fn expand(terminology: &Terminology, query: &str) -> Option<Vec<(String, String)>> {
     let query = Parameters::from_query(query);
-    let answer = run_expand(terminology, OperationLevel::Type, OperationInput::from_query(&query)).ok()?;
+    let response = run_expand(terminology, OperationLevel::Type, OperationInput::from_query(&query)).ok()?;
     let text = |item: &Json, name: &str| item[name].as_str().expect("the member is a string").to_owned();
-    let items = answer["expansion"]["contains"].as_array().cloned().unwrap_or_default();
+    let items = response["expansion"]["contains"].as_array().cloned().unwrap_or_default();
     Some(items.iter().map(|item| (text(item, "system"), text(item, "code"))).collect())
 }
 
@@ -176,8 +176,8 @@ fn validate(terminology: &Terminology, query: &str) -> String {
         OperationInput::from_query(&query),
     ) {
         Ok(answer) => {
-            let answer = serde_json::to_value(&answer).expect("these types serialise to JSON");
-            format!("{}: {answer}", answer["parameter"][0]["valueBoolean"])
+            let response = serde_json::to_value(&answer).expect("these types serialise to JSON");
+            format!("{}: {response}", response["parameter"][0]["valueBoolean"])
         }
         Err(error) => error.to_string(),
     }

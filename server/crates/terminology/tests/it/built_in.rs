@@ -15,13 +15,13 @@ fn more_codes_than_the_cache_holds_are_looked_up() {
         let mut query = Parameters::new();
         query.push_string("system", UCUM);
         query.push_string("code", format!("{{{n}}}"));
-        let answer = run(
+        let response = run(
             &terminology,
             TerminologyOperation::Lookup,
             OperationLevel::Type,
             OperationInput::from_query(&query),
         )
         .unwrap();
-        assert_eq!(answer.text("code"), Some(format!("{{{n}}}").as_str()));
+        assert_eq!(response.text("code"), Some(format!("{{{n}}}").as_str()));
     }
 }

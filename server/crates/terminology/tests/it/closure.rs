@@ -59,7 +59,7 @@ fn is_above(parents: &[Vec<usize>], above: usize, of: usize) -> bool {
     parents[of].iter().any(|&parent| parent == above || is_above(parents, above, parent))
 }
 
-fn worlds() -> impl Strategy<Value = (Vec<Vec<usize>>, Vec<Vec<usize>>)> {
+fn hierarchies() -> impl Strategy<Value = (Vec<Vec<usize>>, Vec<Vec<usize>>)> {
     (2_usize..30).prop_flat_map(|len| {
         let parents: Vec<_> =
             (0..len).map(|at| prop::collection::vec(0..at.max(1), 0..if at == 0 { 1 } else { 3 })).collect();
@@ -69,7 +69,7 @@ fn worlds() -> impl Strategy<Value = (Vec<Vec<usize>>, Vec<Vec<usize>>)> {
 
 proptest! {
     #[test]
-    fn the_answers_together_are_the_closure((parents, additions) in worlds()) {
+    fn the_answers_together_are_the_closure((parents, additions) in hierarchies()) {
         let terminology = terminology(&parents);
         let mut table = ClosureTable::default();
         let mut codes = BTreeSet::new();

@@ -33,8 +33,8 @@ fn send(costly: &CostlyRequest, parameters: &Parameters, budget: &Budget<'_>) ->
 fn steps(costly: &CostlyRequest, size: usize) -> (u64, Result<(), TxError>) {
     let parameters = Parameters::from_json(costly.body(size).to_string().as_bytes()).unwrap();
     let budget = Budget::default();
-    let answer = send(costly, &parameters, &budget);
-    (budget.steps(), answer)
+    let response = send(costly, &parameters, &budget);
+    (budget.steps(), response)
 }
 
 #[test]

@@ -9,14 +9,14 @@ use crate::support::{PLANTS, body, garden, put, run};
 /// Returns the answer to a body with these items, as JSON.
 fn answer(terminology: &Terminology, parameters: &str) -> serde_json::Value {
     let body = body(parameters);
-    let answer = run(
+    let response = run(
         terminology,
         TerminologyOperation::ValidateCode,
         OperationLevel::Type,
         OperationInput::from_body(&body),
     )
     .expect("the request is valid");
-    serde_json::to_value(&answer).expect("these types serialise to JSON")
+    serde_json::to_value(&response).expect("these types serialise to JSON")
 }
 
 /// Returns a coding in each of its three forms. The answer must not depend on the form.
@@ -42,8 +42,8 @@ fn forms(system: &str, version: Option<&str>, code: &str) -> [(&'static str, Str
 }
 
 /// Returns the texts and paths of the issues.
-fn issues(answer: &serde_json::Value) -> Vec<(String, String)> {
-    let parameters = answer["parameter"].as_array().into_iter().flatten();
+fn issues(response: &serde_json::Value) -> Vec<(String, String)> {
+    let parameters = response["parameter"].as_array().into_iter().flatten();
     let outcome = parameters.filter(|p| p["name"] == "issues").map(|p| &p["resource"]["issue"]);
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let mut out: Vec<_> = outcome
@@ -56,9 +56,9 @@ fn issues(answer: &serde_json::Value) -> Vec<(String, String)> {
 }
 
 /// Returns the parameters of an answer that do not depend on the form, without issues.
-fn said_beside_issues(answer: &serde_json::Value) -> Vec<&serde_json::Value> {
+fn said_beside_issues(response: &serde_json::Value) -> Vec<&serde_json::Value> {
     let of_the_form = ["issues", "message", "codeableConcept"];
-    let parameters = answer["parameter"].as_array().into_iter().flatten();
+    let parameters = response["parameter"].as_array().into_iter().flatten();
     parameters.filter(|p| !of_the_form.iter().any(|name| p["name"] == *name)).collect()
 }
 
@@ -90,10 +90,10 @@ fn the_three_forms_have_equal_answers() {
         for more in &more {
             let url = format!(r#"{{"name":"url","valueUri":"http://garden.example/{set}"}}"#);
             let [by_code, coding, concept] = forms(system, version, code).map(|(place, subject)| {
-                let answer = answer(&garden, &format!("{url},{subject}{more}"));
+                let response = answer(&garden, &format!("{url},{subject}{more}"));
                 let own =
                     |text: &str| text.contains("in the value set") || text.contains("for the value set");
-                let issues: Vec<_> = issues(&answer)
+                let issues: Vec<_> = issues(&response)
                     .into_iter()
                     .filter(|(text, _)| !own(text))
                     .map(|(text, path)| {
@@ -101,7 +101,7 @@ fn the_three_forms_have_equal_answers() {
                         (text, if member == "code" { String::new() } else { member.to_owned() })
                     })
                     .collect();
-                (answer, issues)
+                (response, issues)
             });
             let about = format!("{set} {system} {version:?} {code} {more}");
             assert_eq!(by_code.1, coding.1, "{about}");
@@ -144,15 +144,15 @@ fn the_kind_of_issue_decides_on_location_in_the_ecosystem() {
         let [by_code, coding, concept] = forms(system, None, code).map(|(_, subject)| subject);
         let with_display = coding.replace(r#""code":"#, r#""display":"Something","code":"#);
         for (subject, expected) in [by_code, coding, concept, with_display].iter().zip(expected) {
-            let answer = answer(
+            let response = answer(
                 &garden,
                 &format!(
                     r#"{{"name":"url","valueUri":"http://garden.example/{set}"}},{{"name":"uuid","valueString":"u"}},
                        {{"name":"abstract","valueBoolean":false}},{subject}"#
                 ),
             );
-            let has_location = answer.to_string().contains(r#""location""#);
-            assert_eq!(has_location, expected, "{set} {subject}: {answer}");
+            let has_location = response.to_string().contains(r#""location""#);
+            assert_eq!(has_location, expected, "{set} {subject}: {response}");
         }
     }
     for (subject, expected) in [
@@ -167,8 +167,8 @@ fn the_kind_of_issue_decides_on_location_in_the_ecosystem() {
         ),
     ] {
         let url = r#"{"name":"url","valueUri":"http://garden.example/everything"},{"name":"uuid","valueString":"u"}"#;
-        let answer = answer(&garden, &format!("{url},{subject}"));
-        assert_eq!(answer.to_string().contains(r#""location""#), expected, "{subject}: {answer}");
+        let response = answer(&garden, &format!("{url},{subject}"));
+        assert_eq!(response.to_string().contains(r#""location""#), expected, "{subject}: {response}");
     }
 }
 
@@ -180,13 +180,13 @@ fn only_a_coding_requires_an_absolute_system() {
     for ((place, subject), expected) in forms("shed", None, "x").iter().zip([unknown, must, must]) {
         let url =
             r#"{"name":"url","valueUri":"http://garden.example/trees"},{"name":"uuid","valueString":"u"}"#;
-        let answer = answer(&garden, &format!("{url},{subject}"));
+        let response = answer(&garden, &format!("{url},{subject}"));
         let at = format!("{place}.system");
         let issue = (expected.to_owned(), at.trim_start_matches('.').to_owned());
-        assert!(issues(&answer).contains(&issue), "{answer}");
+        assert!(issues(&response).contains(&issue), "{response}");
         let names = |p: &serde_json::Value| p["name"] == "x-unknown-system" && p["valueCanonical"] == "shed";
-        let is_missing = answer["parameter"].as_array().unwrap().iter().any(names);
-        assert_eq!(is_missing, expected == unknown, "{answer}");
+        let is_missing = response["parameter"].as_array().unwrap().iter().any(names);
+        assert_eq!(is_missing, expected == unknown, "{response}");
     }
 }
 
@@ -231,14 +231,14 @@ fn resources_not_meant_for_use_are_reported() {
         ("trial-on-trial", "trial", ""),
         ("import", "gone", "withdrawn CodeSystem urn:gone|1, withdrawn ValueSet urn:vs-on-gone"),
     ] {
-        let answer = answer(
+        let response = answer(
             &terminology,
             &format!(
                 r#"{{"name":"url","valueUri":"urn:vs-{set}"}},{{"name":"coding","valueCoding":{{"system":"urn:{system}","code":"a"}}}}"#
             ),
         );
         let texts: Vec<_> =
-            issues(&answer).into_iter().map(|(text, _)| text.replace("Reference to ", "")).collect();
+            issues(&response).into_iter().map(|(text, _)| text.replace("Reference to ", "")).collect();
         assert_eq!(texts.join(", "), expected, "{set}");
     }
 }
@@ -272,15 +272,15 @@ fn languages_are_from_request_value_set_and_header() {
         let query = Parameters::from_query(&format!(
             "url=urn:{set}&system=urn:s&code=a&display={display}{languages}"
         ));
-        let answer = run(
+        let response = run(
             &terminology,
             TerminologyOperation::ValidateCode,
             OperationLevel::Type,
             OperationInput::from_query(&query).accept_language(header),
         )
         .unwrap();
-        let result = answer.get("result").unwrap().value == Some(fhir::Value::Boolean(true));
-        (result, answer.text("message").unwrap_or_default().to_owned())
+        let result = response.get("result").unwrap().value == Some(fhir::Value::Boolean(true));
+        (result, response.text("message").unwrap_or_default().to_owned())
     };
     for (set, display, languages, header, expected) in [
         ("plain", "Apple", "", None, true),

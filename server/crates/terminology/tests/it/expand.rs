@@ -61,12 +61,12 @@ fn a_decimal_keeps_its_digits() {
     )]);
     let query = Parameters::from_query("url=urn:v&property=size");
     let input = OperationInput::from_query(&query);
-    let answer =
+    let response =
         terminology.run(TerminologyOperation::Expand, OperationLevel::Type, input, NOW).unwrap().to_json();
-    assert!(String::from_utf8(answer).unwrap().contains(r#""valueDecimal":1.50}"#));
+    assert!(String::from_utf8(response).unwrap().contains(r#""valueDecimal":1.50}"#));
     let query = Parameters::from_query("system=urn:s&code=a");
     let input = OperationInput::from_query(&query);
-    let answer =
+    let response =
         terminology.run(TerminologyOperation::Lookup, OperationLevel::Type, input, NOW).unwrap().to_json();
-    assert!(String::from_utf8(answer).unwrap().contains(r#""valueDecimal":1.50}"#));
+    assert!(String::from_utf8(response).unwrap().contains(r#""valueDecimal":1.50}"#));
 }

@@ -13,11 +13,11 @@ fn an_instance_answers_for_its_own_version() {
         ("plants", "codeA=fern&codeB=tree", "UnknownCode(code-invalid): Unknown code 'fern'"),
         ("plants", "codeA=tree&codeB=apple&version=0.9.0", "UnknownCodeSystem(not-found)"),
     ] {
-        let answer = subsumes(&garden, OperationLevel::Instance(id), query);
-        assert!(answer.starts_with(expected), "{id} {query}\n{answer}");
+        let response = subsumes(&garden, OperationLevel::Instance(id), query);
+        assert!(response.starts_with(expected), "{id} {query}\n{response}");
     }
     for (id, expected) in [("plants-0", "true [Fern]"), ("plants", "false [Unknown code 'fern'")] {
-        let answer = validate_in_system(&garden, OperationLevel::Instance(id), "code=fern");
-        assert!(answer.starts_with(expected), "{id}\n{answer}");
+        let response = validate_in_system(&garden, OperationLevel::Instance(id), "code=fern");
+        assert!(response.starts_with(expected), "{id}\n{response}");
     }
 }

@@ -16,7 +16,7 @@ const LOCAL: &str = "http://hospital.example/codes";
 const CODES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
 #[derive(Debug, Clone)]
-struct World {
+struct Setup {
     /// Codes of the version of R4 and of R5.
     r4: BTreeSet<usize>,
     r5: BTreeSet<usize>,
@@ -38,7 +38,7 @@ struct Coding {
     code: usize,
 }
 
-fn world() -> impl Strategy<Value = World> {
+fn setup() -> impl Strategy<Value = Setup> {
     let codes = || proptest::collection::btree_set(0..CODES.len(), 1..CODES.len());
     let coding = (0..4_u8, 0..4_u8, 0..CODES.len()).prop_map(|(system, version, code)| Coding {
         is_known: system > 0,
@@ -47,7 +47,7 @@ fn world() -> impl Strategy<Value = World> {
     });
     let codings = proptest::collection::vec(coding, 1..4);
     (codes(), codes(), proptest::option::of(codes()), any::<[bool; 2]>(), codings).prop_map(
-        |(r4, r5, listed, [is_r5_last, is_ecosystem], codings)| World {
+        |(r4, r5, listed, [is_r5_last, is_ecosystem], codings)| Setup {
             r4,
             r5,
             listed,
@@ -58,7 +58,7 @@ fn world() -> impl Strategy<Value = World> {
     )
 }
 
-impl World {
+impl Setup {
     fn terminology(&self) -> Terminology {
         let system = |version: &str, codes: &BTreeSet<usize>| {
             let concepts: Vec<Json> = codes.iter().map(|at| json!({ "code": CODES[*at] })).collect();
@@ -97,8 +97,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn a_concept_is_valid_by_its_known_codings(world in world()) {
-        let codings: Vec<Json> = world.codings.iter().map(|coding| {
+    fn a_concept_is_valid_by_its_known_codings(setup in setup()) {
+        let codings: Vec<Json> = setup.codings.iter().map(|coding| {
             let mut json = json!({ "system": if coding.is_known { KNOWN } else { LOCAL }, "code": CODES[coding.code] });
             if coding.has_version {
                 json["version"] = "9".into();
@@ -109,19 +109,19 @@ proptest! {
             json!({ "name": "url", "valueUri": "urn:set" }),
             json!({ "name": "codeableConcept", "valueCodeableConcept": { "coding": codings } }),
         ];
-        if world.is_ecosystem {
+        if setup.is_ecosystem {
             parameters.push(json!({ "name": "uuid", "valueString": "1" }));
         }
         let body = json!({ "resourceType": "Parameters", "parameter": parameters });
         let body: Parameters = serde_json::from_value(body).unwrap();
         let input = OperationInput::from_body(&body);
-        let answer = run(&world.terminology(), TerminologyOperation::ValidateCode, OperationLevel::Type, input);
-        let answer = serde_json::to_value(answer.unwrap()).unwrap();
-        let parameters = answer["parameter"].as_array().unwrap();
+        let response = run(&setup.terminology(), TerminologyOperation::ValidateCode, OperationLevel::Type, input);
+        let response = serde_json::to_value(response.unwrap()).unwrap();
+        let parameters = response["parameter"].as_array().unwrap();
         let result = parameters.iter().find(|one| one["name"] == "result").unwrap();
-        prop_assert_eq!(&result["valueBoolean"], &json!(world.is_valid()), "{}", answer);
+        prop_assert_eq!(&result["valueBoolean"], &json!(setup.is_valid()), "{}", response);
         // Unknown systems and versions do not decide about a valid concept.
         let is_blamed = parameters.iter().any(|one| one["name"] == "x-caused-by-unknown-system");
-        prop_assert!(!(world.is_valid() && is_blamed), "{}", answer);
+        prop_assert!(!(setup.is_valid() && is_blamed), "{}", response);
     }
 }

@@ -93,12 +93,15 @@ fn the_package_of_r4_loads_and_answers() {
         let system = include["system"].as_str().unwrap_or("http://hl7.org/fhir/observation-status");
         let first_code = include["concept"][0]["code"].as_str();
         for code in first_code.into_iter().chain(["final", "_", "A"]) {
-            let answer =
+            let response =
                 validate(&terminology, OperationLevel::Instance(id), &format!("system={system}&code={code}"));
-            let kind = answer.split([' ', ':']).next().unwrap_or_default();
+            let kind = response.split([' ', ':']).next().unwrap_or_default();
             *answers.entry(kind.to_owned()).or_default() += 1;
-            assert!(Some(code) != first_code || kind == "true", "{id} lists {code}: {answer}");
-            assert!(!answer.starts_with("Missing") && !answer.starts_with("Malformed"), "{id}: {answer}");
+            assert!(Some(code) != first_code || kind == "true", "{id} lists {code}: {response}");
+            assert!(
+                !response.starts_with("Missing") && !response.starts_with("Malformed"),
+                "{id}: {response}"
+            );
         }
     }
     println!("{} value sets tested: {:?}, answers {answers:?}", value_sets.len(), start.elapsed());
@@ -178,7 +181,9 @@ fn ten_thousand_codings_of_records_are_validated() {
             OperationLevel::Type,
             OperationInput::from_body(&body),
         ) {
-            Ok(answer) if answer.get("result").unwrap().value == Some(fhir::Value::Boolean(true)) => "true",
+            Ok(response) if response.get("result").unwrap().value == Some(fhir::Value::Boolean(true)) => {
+                "true"
+            }
             Ok(_) => "false",
             Err(error) => {
                 let text = error.to_string();

@@ -76,13 +76,16 @@ pub fn put(json: &str) -> TerminologyChange {
 /// `error-kind: text`.
 pub fn short(answer: Result<Parameters, TxError>) -> String {
     match answer {
-        Ok(answer) => match (answer.get("result").and_then(|p| p.value.clone()), answer.text("outcome")) {
-            (Some(Value::Boolean(result)), _) => {
-                let part = |name| answer.text(name).map(|text| format!(" [{text}]")).unwrap_or_default();
-                format!("{result}{}{}", part("display"), part("message"))
+        Ok(response) => {
+            match (response.get("result").and_then(|p| p.value.clone()), response.text("outcome")) {
+                (Some(Value::Boolean(result)), _) => {
+                    let part =
+                        |name| response.text(name).map(|text| format!(" [{text}]")).unwrap_or_default();
+                    format!("{result}{}{}", part("display"), part("message"))
+                }
+                (_, outcome) => outcome.unwrap_or("no answer").to_owned(),
             }
-            (_, outcome) => outcome.unwrap_or("no answer").to_owned(),
-        },
+        }
         Err(error) => format!("{}: {error}", kind(&error)),
     }
 }
@@ -117,8 +120,8 @@ pub fn run(
     level: OperationLevel<'_>,
     input: OperationInput<'_>,
 ) -> Result<Parameters, TxError> {
-    let answer = terminology.run(operation, level, input, NOW)?;
-    Ok(answer.into_parameters().expect("the operation returns Parameters"))
+    let response = terminology.run(operation, level, input, NOW)?;
+    Ok(response.into_parameters().expect("the operation returns Parameters"))
 }
 
 /// Runs `ValueSet/$expand`.
@@ -127,8 +130,8 @@ pub fn run_expand(
     level: OperationLevel<'_>,
     input: OperationInput<'_>,
 ) -> Result<serde_json::Value, TxError> {
-    let answer = terminology.run(TerminologyOperation::Expand, level, input, NOW)?;
-    Ok(serde_json::from_slice(&answer.to_json()).expect("the operation returns JSON"))
+    let response = terminology.run(TerminologyOperation::Expand, level, input, NOW)?;
+    Ok(serde_json::from_slice(&response.to_json()).expect("the operation returns JSON"))
 }
 
 /// Runs `$validate-code` by GET.

@@ -81,8 +81,8 @@ proptest! {
         let filter = words.join(" ");
         let mut query = Parameters::from_query("url=urn:v&useSupplement=urn:m&excludeNested=true");
         query.push_string("filter", filter.clone());
-        let answer = run_expand(&terminology, OperationLevel::Type, OperationInput::from_query(&query)).unwrap();
-        let rows = answer["expansion"]["contains"].as_array().cloned().unwrap_or_default();
+        let response = run_expand(&terminology, OperationLevel::Type, OperationInput::from_query(&query)).unwrap();
+        let rows = response["expansion"]["contains"].as_array().cloned().unwrap_or_default();
         let codes: BTreeSet<_> = rows.iter().map(|row| row["code"].as_str().unwrap().to_owned()).collect();
 
         let is_in = |at: usize| !lists || at == 0 || listed[at].is_some();
@@ -99,6 +99,6 @@ proptest! {
             .map(code)
             .collect();
         prop_assert_eq!(codes, expected, "{}", filter);
-        prop_assert_eq!(answer["expansion"]["total"].as_u64().unwrap() as usize, rows.len());
+        prop_assert_eq!(response["expansion"]["total"].as_u64().unwrap() as usize, rows.len());
     }
 }

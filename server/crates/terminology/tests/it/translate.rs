@@ -39,13 +39,13 @@ fn with_maps() -> Terminology {
 
 /// An answer as short text: the result, each match as `relation code (system) < map`, and the message.
 fn short(answer: Result<Parameters, TxError>) -> String {
-    let answer = match answer {
-        Ok(answer) => answer,
+    let response = match answer {
+        Ok(response) => response,
         Err(error) => return format!("error: {error}"),
     };
-    let result = answer.get("result").and_then(|parameter| parameter.value.clone());
+    let result = response.get("result").and_then(|parameter| parameter.value.clone());
     let mut out = format!("{}", result == Some(Value::Boolean(true)));
-    for one in answer.all("match") {
+    for one in response.all("match") {
         let part = |names: [&str; 2]| {
             one.part.iter().find(|part| names.contains(&&*part.name)).and_then(|part| part.value.clone())
         };
@@ -63,7 +63,7 @@ fn short(answer: Result<Parameters, TxError>) -> String {
         let relation = text(part(["equivalence", "relationship"]));
         out.push_str(&format!(" | {relation} {concept} < {}", text(part(["source", "originMap"]))));
     }
-    if let Some(message) = answer.text("message") {
+    if let Some(message) = response.text("message") {
         out.push_str(&format!(" [{message}]"));
     }
     out
@@ -213,18 +213,18 @@ fn every_coding_of_a_concept_is_translated_and_a_map_may_be_sent() {
     let concept = r#"{"name":"codeableConcept","valueCodeableConcept":{"coding":[
         {"system":"urn:local","code":"1"},{"system":"http://garden.example/plants","code":"pear"}]}}"#;
     let map = format!(r#"{{"name":"conceptMap","resource":{}}}"#, MAPS[0]);
-    let answer = by_post(&terminology, &format!("{concept},{map}"));
+    let response = by_post(&terminology, &format!("{concept},{map}"));
     assert_eq!(
-        answer,
+        response,
         "true | wider urn:timber#fruitwood < urn:wood|3 | equal urn:timber#pearwood < urn:wood|3"
     );
     let beside = format!(r#"{{"name":"tx-resource","resource":{}}}"#, MAPS[0]);
-    let answer =
+    let response =
         by_post(&terminology, &format!(r#"{concept},{beside},{{"name":"url","valueUri":"urn:wood"}}"#));
-    assert!(answer.starts_with("true | wider"), "{answer}");
+    assert!(response.starts_with("true | wider"), "{response}");
     let other = r#"{"name":"conceptMap","resource":{"resourceType":"ValueSet"}}"#;
-    let answer = by_post(&terminology, &format!("{concept},{other}"));
-    assert_eq!(answer, "error: parameter 'conceptMap': it is a ValueSet, not a ConceptMap");
+    let response = by_post(&terminology, &format!("{concept},{other}"));
+    assert_eq!(response, "error: parameter 'conceptMap': it is a ValueSet, not a ConceptMap");
 }
 
 /// Codes of random maps, of which the first 6 can be sources and targets.
@@ -272,8 +272,8 @@ proptest! {
             let query = format!("url=urn:m&system={}&code={}&reverse={reverse}", SYSTEMS[system], CODES[code]);
             let query = Parameters::from_query(&query);
             let input = OperationInput::from_query(&query);
-            let answer = run(&terminology, TerminologyOperation::Translate, OperationLevel::Type, input).unwrap();
-            let pairs: BTreeSet<(String, String)> = answer
+            let response = run(&terminology, TerminologyOperation::Translate, OperationLevel::Type, input).unwrap();
+            let pairs: BTreeSet<(String, String)> = response
                 .all("match")
                 .map(|one| {
                     let coding = one.part.iter().find_map(|part| match &part.value {
@@ -305,7 +305,7 @@ proptest! {
             let is_translated = expected.iter().any(|(_, equivalence)| equivalence != "disjoint");
             prop_assert_eq!(&pairs, &expected);
             prop_assert_eq!(
-                answer.get("result").unwrap().value.clone(),
+                response.get("result").unwrap().value.clone(),
                 Some(Value::Boolean(is_translated))
             );
         }

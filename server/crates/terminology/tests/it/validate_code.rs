@@ -26,10 +26,10 @@ fn changes_apply_immediately_and_invalid_resources_are_reported() {
     let problems = garden.problems();
     assert_eq!(problems.len(), 1);
     assert_eq!((problems[0].kind, problems[0].id.as_str()), ("ValueSet", "torn"));
-    let answer = validate(&garden, OperationLevel::Instance("torn"), "system=x:y&code=z");
+    let response = validate(&garden, OperationLevel::Instance("torn"), "system=x:y&code=z");
     assert!(
-        answer.starts_with("Unprocessable(processing): the stored ValueSet/torn cannot be used"),
-        "{answer}"
+        response.starts_with("Unprocessable(processing): the stored ValueSet/torn cannot be used"),
+        "{response}"
     );
 }
 

@@ -57,13 +57,13 @@ fn an_operator_can_prefer_a_version() {
            {{"name":"tx-resource","resource":{}}}"#,
         table("c", "1.0.0", "2001", "sent")
     ));
-    let answer = run(
+    let response = run(
         &terminology,
         TerminologyOperation::ValidateCodeInSystem,
         OperationLevel::Type,
         OperationInput::from_body(&request),
     );
-    assert!(short(answer).starts_with("true"));
+    assert!(short(response).starts_with("true"));
     assert!(preferred.add(&format!("{TABLE}|9.x")));
     terminology.prefer_versions(preferred);
     assert!(is_valid(&terminology, "new"));

@@ -84,8 +84,8 @@ async fn ceremony_result(
     match outcome {
         Ok(()) => Ok(redirect_done(context, notice)),
         Err(error @ (PasskeyError::Store(_) | PasskeyError::NoHostName)) => Err(error.into()),
-        Err(PasskeyError::Rejected(why)) => {
-            tracing::info!(why, "a passkey was not added");
+        Err(PasskeyError::Rejected(reason)) => {
+            tracing::info!(reason, "a passkey was not added");
             show_error(
                 context,
                 visit,

@@ -67,8 +67,8 @@ impl UnsentLines {
         let positions = match is_new {
             true => daily_files(&folder, PREFIX, SUFFIX)?.into_iter().collect(),
             false => serde_json::from_slice(&read?).map_err(|error| {
-                let why = "remove the file, and only new events are sent";
-                io::Error::new(ErrorKind::InvalidData, format!("{}: {error}; {why}", file.display()))
+                let reason = "remove the file, and only new events are sent";
+                io::Error::new(ErrorKind::InvalidData, format!("{}: {error}; {reason}", file.display()))
             })?,
         };
         let mut lines =

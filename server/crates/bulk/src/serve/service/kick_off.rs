@@ -117,7 +117,7 @@ impl Bulk {
         let bytes = |(_, bytes): &(String, u64)| *bytes;
         let InFlight { of_client: most_of_client, of_all: most_of_all } = self.in_flight;
         let reached = |most: Option<u64>, bytes: u64| most.filter(|most| bytes >= *most);
-        let why = if of_client().count() >= MAX_CLIENT_EXPORTS || running.len() >= MAX_EXPORTS {
+        let reason = if of_client().count() >= MAX_CLIENT_EXPORTS || running.len() >= MAX_EXPORTS {
             "too many exports are running".to_owned()
         } else if let Some(most) = reached(most_of_client, of_client().map(bytes).sum()) {
             format!("the running exports of this client have together reached the limit of {most} bytes")
@@ -126,7 +126,7 @@ impl Bulk {
         } else {
             return Ok(());
         };
-        Err(KickOffError::TooManyExports { why, retry_after_s: 10 })
+        Err(KickOffError::TooManyExports { reason, retry_after_s: 10 })
     }
 
     /// Checks that the client may export the Group, and that the Group has readable members.
@@ -170,13 +170,13 @@ impl Bulk {
             };
             if is_known { accessible.push(id) } else { strangers.push(format!("Patient/{id}")) }
         }
-        let why = if members.is_some() { "not in the Group" } else { "not found" };
+        let reason = if members.is_some() { "not in the Group" } else { "not found" };
         if request.lenient {
-            let note = |patient: &String| format!("patient: {patient} is {why}; it was left out");
+            let note = |patient: &String| format!("patient: {patient} is {reason}; it was left out");
             parameters.notes.extend(strangers.iter().map(note));
         } else if !strangers.is_empty() {
             strangers.truncate(10);
-            return Err(KickOffError::UnknownPatients { why, patients: strangers });
+            return Err(KickOffError::UnknownPatients { reason, patients: strangers });
         }
         parameters.patients = Some(accessible);
         Ok(())

@@ -113,7 +113,7 @@ impl From<object_store::Error> for JobError {
     fn from(error: object_store::Error) -> Self {
         tracing::error!(%error, "export");
         let mut cause: Option<&dyn std::error::Error> = Some(&error);
-        let mut why = match &error {
+        let mut reason = match &error {
             object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
                 "the bucket of the export denied access"
             }
@@ -125,13 +125,13 @@ impl From<object_store::Error> for JobError {
                     return Self::NoSpace;
                 }
                 Some(std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem) => {
-                    why = "the folder of the export cannot be written";
+                    reason = "the folder of the export cannot be written";
                 }
                 _ => {}
             }
             cause = error.source();
         }
-        Self::Failed { by_data: false, reason: format!("an output file could not be written: {why}") }
+        Self::Failed { by_data: false, reason: format!("an output file could not be written: {reason}") }
     }
 }
 

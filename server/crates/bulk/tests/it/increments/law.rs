@@ -1,4 +1,4 @@
-//! Law: a copy that a client keeps by increments equals a full export, in worlds with supporting resources,
+//! Law: a copy that a client keeps by increments equals a full export, with supporting resources,
 //! Provenance, nested Groups, memberships that end, and erasures. The increments list everything that the
 //! client must remove.
 
@@ -10,9 +10,9 @@ use store::Store;
 use trefoil_bulk::{ExportLevel, GroupLeavers};
 
 use super::{Kept, SECOND, apply_lists, group_of};
-use crate::support::{BASE, World, cases, finish, in_database, wait};
+use crate::support::{BASE, Setup, cases, finish, in_database, wait};
 
-/// A change of a world.
+/// A change of a setup.
 #[derive(Debug, Clone)]
 enum Change {
     Patient(usize, u8),
@@ -74,22 +74,22 @@ fn patients(bits: u8) -> impl Iterator<Item = String> {
 }
 
 impl Change {
-    async fn put_group(world: &World, members: u8) {
+    async fn put_group(setup: &Setup, members: u8) {
         let mut group = group_of(patients(members));
         let members = group["member"].as_array_mut().unwrap();
         if let Some(last) = members.last_mut() {
-            last["period"] = json!({ "end": fhir::instant::format(world.now() + SECOND) });
+            last["period"] = json!({ "end": fhir::instant::format(setup.now() + SECOND) });
         }
         members.push(json!({ "entity": { "reference": "Group/nested" } }));
-        world.put("Group", "g", group).await;
+        setup.put("Group", "g", group).await;
     }
 
-    async fn carry_out(&self, world: &World) {
+    async fn carry_out(&self, setup: &Setup) {
         let reference =
             |kind: &str, number: usize| json!({ "reference": format!("{kind}/{}{number}", letter(kind)) });
         match *self {
             Self::Patient(number, value) => {
-                world.put("Patient", &format!("p{number}"), json!({ "language": value.to_string() })).await;
+                setup.put("Patient", &format!("p{number}"), json!({ "language": value.to_string() })).await;
             }
             Self::Observation(number, patient, is_final, performer) => {
                 let mut body = json!({ "status": if is_final { "final" } else { "registered" } });
@@ -101,39 +101,39 @@ impl Change {
                     Some((kind, number)) => body["performer"] = json!([reference(kind, number)]),
                     None => {}
                 }
-                world.put("Observation", &format!("o{number}"), body).await;
+                setup.put("Observation", &format!("o{number}"), body).await;
             }
             Self::Practitioner(number, organization) => {
                 let body = json!({ "qualification": [{
                     "code": { "text": "x" }, "issuer": reference("Organization", organization),
                 }] });
-                world.put("Practitioner", &format!("h{number}"), body).await;
+                setup.put("Practitioner", &format!("h{number}"), body).await;
             }
             Self::Organization(number, value) => {
-                world.put("Organization", &format!("z{number}"), json!({ "name": value.to_string() })).await;
+                setup.put("Organization", &format!("z{number}"), json!({ "name": value.to_string() })).await;
             }
             Self::Device(number, patient) => {
                 let patient = patient.map(|patient| reference("Patient", patient));
                 let body = patient.map_or(json!({}), |patient| json!({ "patient": patient }));
-                world.put("Device", &format!("d{number}"), body).await;
+                setup.put("Device", &format!("d{number}"), body).await;
             }
             Self::Provenance(number, targets, recorded) => {
                 let targets = targets.map(|(kind, number)| reference(kind, number));
                 let recorded = format!("2026-01-0{}T00:00:00Z", recorded + 1);
                 let body = json!({ "target": targets, "recorded": recorded });
-                world.put("Provenance", &format!("v{number}"), body).await;
+                setup.put("Provenance", &format!("v{number}"), body).await;
             }
-            Self::Delete(kind, number) => world.delete(kind, &format!("{}{number}", letter(kind))).await,
-            Self::Members(bits) => Self::put_group(world, bits).await,
-            Self::Nested(bits) => world.put("Group", "nested", group_of(patients(bits))).await,
-            Self::DeleteNested => world.delete("Group", "nested").await,
+            Self::Delete(kind, number) => setup.delete(kind, &format!("{}{number}", letter(kind))).await,
+            Self::Members(bits) => Self::put_group(setup, bits).await,
+            Self::Nested(bits) => setup.put("Group", "nested", group_of(patients(bits))).await,
+            Self::DeleteNested => setup.delete("Group", "nested").await,
             Self::Erase(number) => {
-                world.pass(Duration::from_millis(1));
+                setup.pass(Duration::from_millis(1));
                 let patient = format!("Patient/p{number}");
                 // A Patient who never existed is refused.
-                drop(resources::erase::erase(&world.store, &patient, BASE, world.now(), |_| {}).await);
+                drop(resources::erase::erase(&setup.store, &patient, BASE, setup.now(), |_| {}).await);
             }
-            Self::Pass => world.pass(Duration::from_millis(700)),
+            Self::Pass => setup.pass(Duration::from_millis(700)),
         }
     }
 }
@@ -151,34 +151,34 @@ fn letter(kind: &str) -> char {
 
 /// Follows a history of changes by increments, and compares the copy with a full export at the end.
 async fn converge(store: Store, rounds: &[Vec<Change>], level: ExportLevel, query: &[(&str, &str)]) {
-    let world = World::on(store, |options| {
+    let setup = Setup::on(store, |options| {
         options.file_size = 300;
         options.nested_groups = true;
         options.group_leavers = GroupLeavers::Deleted;
     });
-    Change::put_group(&world, 3).await;
+    Change::put_group(&setup, 3).await;
     let mut mirror = Kept::new();
     let mut since = None::<String>;
     for round in rounds {
         for change in round {
-            change.carry_out(&world).await;
+            change.carry_out(&setup).await;
         }
         let mut increment = query.to_vec();
         increment.extend(since.iter().map(|since| ("_since", since.as_str())));
-        let request = world.request(level.clone(), &increment);
-        let manifest = match world.bulk.kick_off(request, world.now()).await {
-            Ok(job) => finish(&world.bulk, &job, world.now()).await,
+        let request = setup.request(level.clone(), &increment);
+        let manifest = match setup.bulk.kick_off(request, setup.now()).await {
+            Ok(job) => finish(&setup.bulk, &job, setup.now()).await,
             Err(error) => {
                 assert!(error.to_string().contains("records were erased"), "{error}");
                 mirror.clear();
-                world.export(level.clone(), query).await
+                setup.export(level.clone(), query).await
             }
         };
-        apply_lists(&world, &manifest, &mut mirror).await;
+        apply_lists(&setup, &manifest, &mut mirror).await;
         since = Some(manifest["transactionTime"].as_str().unwrap().to_owned());
     }
     let mut full = Kept::new();
-    apply_lists(&world, &world.export(level, query).await, &mut full).await;
+    apply_lists(&setup, &setup.export(level, query).await, &mut full).await;
     assert_eq!(mirror, full);
 }
 

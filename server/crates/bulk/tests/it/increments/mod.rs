@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use store::{PageLimit, ResourceKey, Seq, Store, Versions as _};
 use trefoil_bulk::{ExportLevel, GroupLeavers, KickOffError};
 
-use crate::support::{BASE, World, finish};
+use crate::support::{BASE, Setup, finish};
 
 /// The JSON of each resource that a client has received, by reference.
 type Kept = BTreeMap<String, String>;
@@ -54,31 +54,31 @@ fn group_of<I: std::fmt::Display>(patients: impl IntoIterator<Item = I>) -> Valu
     json!({ "member": patients.into_iter().map(member).collect::<Vec<_>>() })
 }
 
-async fn carry_out(world: &World, write: &Write) {
+async fn carry_out(setup: &Setup, write: &Write) {
     match *write {
         Write::Members { bits } => {
             let members = (0..6).filter(|number| bits >> number & 1 == 1).map(|number| format!("p{number}"));
-            world.put("Group", "g", group_of(members)).await;
+            setup.put("Group", "g", group_of(members)).await;
         }
         Write::Put { observation: false, number, value } => {
-            world.put("Patient", &format!("p{number}"), json!({ "language": value.to_string() })).await;
+            setup.put("Patient", &format!("p{number}"), json!({ "language": value.to_string() })).await;
         }
         Write::Put { observation: true, number, value } => {
             let body = json!({ "issued": format!("2026-01-31T08:00:00.{value:03}Z"), "subject": { "reference": format!("Patient/p{number}") } });
-            world.put("Observation", &format!("o{number}"), body).await;
+            setup.put("Observation", &format!("o{number}"), body).await;
         }
         Write::Delete { observation, number } => {
             let (kind, letter) = if observation { ("Observation", 'o') } else { ("Patient", 'p') };
-            world.delete(kind, &format!("{letter}{number}")).await;
+            setup.delete(kind, &format!("{letter}{number}")).await;
         }
     }
 }
 
 /// The texts of the OperationOutcomes in `error`.
-async fn notes(world: &World, manifest: &Value) -> Vec<String> {
+async fn notes(setup: &Setup, manifest: &Value) -> Vec<String> {
     let mut texts = Vec::new();
     for file in manifest["error"].as_array().unwrap() {
-        for line in world.file(&world.bulk, file["url"].as_str().unwrap()).await.lines() {
+        for line in setup.file(&setup.bulk, file["url"].as_str().unwrap()).await.lines() {
             let outcome: Value = serde_json::from_str(line).unwrap();
             assert_eq!(outcome["issue"][0]["severity"], "information", "{line}");
             texts.push(outcome["issue"][0]["details"]["text"].as_str().unwrap().to_owned());
@@ -89,20 +89,20 @@ async fn notes(world: &World, manifest: &Value) -> Vec<String> {
 
 /// Applies the files of a manifest to the client's resources. Those of Patients who have left the Group are
 /// removed first; each Observation is in one compartment.
-async fn apply(world: &World, manifest: &Value, mirror: &mut Kept) {
-    for text in notes(world, manifest).await {
+async fn apply(setup: &Setup, manifest: &Value, mirror: &mut Kept) {
+    for text in notes(setup, manifest).await {
         let patient = text.split_once(" is no longer a member of the Group").unwrap().0.to_owned();
         let observation = patient.replace("Patient/p", "Observation/o");
         mirror.retain(|name, _| *name != patient && *name != observation);
     }
-    apply_lists(world, manifest, mirror).await;
+    apply_lists(setup, manifest, mirror).await;
 }
 
 /// Applies the lists `output` and `deleted` of a manifest.
-async fn apply_lists(world: &World, manifest: &Value, mirror: &mut Kept) {
+async fn apply_lists(setup: &Setup, manifest: &Value, mirror: &mut Kept) {
     let mut fresh = Vec::new();
     for file in manifest["output"].as_array().unwrap() {
-        for line in world.file(&world.bulk, file["url"].as_str().unwrap()).await.lines() {
+        for line in setup.file(&setup.bulk, file["url"].as_str().unwrap()).await.lines() {
             let resource: Value = serde_json::from_str(line).unwrap();
             let name = format!(
                 "{}/{}",
@@ -115,7 +115,7 @@ async fn apply_lists(world: &World, manifest: &Value, mirror: &mut Kept) {
     }
     for file in manifest["deleted"].as_array().into_iter().flatten() {
         assert_eq!(file["type"], "Bundle");
-        let text = world.file(&world.bulk, file["url"].as_str().unwrap()).await;
+        let text = setup.file(&setup.bulk, file["url"].as_str().unwrap()).await;
         assert_eq!(text.lines().count() as u64, file["count"].as_u64().unwrap());
         for line in text.lines() {
             let bundle: Value = serde_json::from_str(line).unwrap();
@@ -142,15 +142,15 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let world = World::with_files_of(300);
-            world.put("Group", "g", group_of(["p0", "p1"])).await;
+            let setup = Setup::with_files_of(300);
+            setup.put("Group", "g", group_of(["p0", "p1"])).await;
             let level = if group { ExportLevel::Group("g".to_owned()) } else { ExportLevel::System };
             let mut mirror = Kept::new();
             let mut since = None::<String>;
             let (mut stored, mut members) = (BTreeSet::new(), 0b11);
             for round in &rounds {
                 for write in round {
-                    carry_out(&world, write).await;
+                    carry_out(&setup, write).await;
                     match *write {
                         Write::Put { observation, number, .. } => drop(stored.insert((observation, number))),
                         Write::Delete { observation, number } => drop(stored.remove(&(observation, number))),
@@ -158,12 +158,12 @@ proptest! {
                     }
                 }
                 let query: Vec<_> = since.iter().map(|since| ("_since", since.as_str())).collect();
-                let manifest = world.export(level.clone(), &query).await;
-                apply(&world, &manifest, &mut mirror).await;
+                let manifest = setup.export(level.clone(), &query).await;
+                apply(&setup, &manifest, &mut mirror).await;
                 since = Some(manifest["transactionTime"].as_str().unwrap().to_owned());
             }
             let mut full = Kept::new();
-            apply(&world, &world.export(level, &[]).await, &mut full).await;
+            apply(&setup, &setup.export(level, &[]).await, &mut full).await;
             assert_eq!(mirror, full);
             let in_level = stored.iter().filter(|(_, number)| !group || members >> number & 1 == 1);
             let mut expected: BTreeSet<_> = in_level
@@ -181,29 +181,29 @@ proptest! {
 #[tokio::test]
 async fn resources_that_left_an_export_are_named_or_listed() {
     for group_leavers in [GroupLeavers::Outcome, GroupLeavers::Deleted] {
-        let world = World::with(|options| options.group_leavers = group_leavers);
+        let setup = Setup::with(|options| options.group_leavers = group_leavers);
         for patient in ["a", "b", "z"] {
-            world.put("Patient", patient, json!({})).await;
+            setup.put("Patient", patient, json!({})).await;
         }
         let of = |patient: &str| json!({ "status": "final", "subject": { "reference": format!("Patient/{patient}") } });
         for (id, patient) in [("moved", "a"), ("stays", "a"), ("old", "b"), ("unmatched", "a")] {
-            world.put("Observation", id, of(patient)).await;
+            setup.put("Observation", id, of(patient)).await;
         }
         let provenance = json!({ "target": [{ "reference": "Observation/moved" }] });
-        world.put("Provenance", "of-moved", provenance).await;
-        world.put("Group", "g", group_of(["a", "b"])).await;
-        let since = world.store_time().await;
-        world.put("Observation", "moved", of("z")).await;
-        world.put("Observation", "unmatched", json!({ "subject": { "reference": "Patient/a" } })).await;
-        world.put("Group", "g", group_of(["a"])).await;
+        setup.put("Provenance", "of-moved", provenance).await;
+        setup.put("Group", "g", group_of(["a", "b"])).await;
+        let since = setup.store_time().await;
+        setup.put("Observation", "moved", of("z")).await;
+        setup.put("Observation", "unmatched", json!({ "subject": { "reference": "Patient/a" } })).await;
+        setup.put("Group", "g", group_of(["a"])).await;
         let types = ("_type", "Observation,Patient,Provenance");
         let search = ("_typeFilter", "Observation?status=final");
         let query = [("_since", since.as_str()), types, search];
-        let manifest = world.export(ExportLevel::Group("g".to_owned()), &query).await;
-        let texts = notes(&world, &manifest).await;
+        let manifest = setup.export(ExportLevel::Group("g".to_owned()), &query).await;
+        let texts = notes(&setup, &manifest).await;
         let mut names = Vec::new();
         for file in manifest["deleted"].as_array().into_iter().flatten() {
-            let text = world.file(&world.bulk, file["url"].as_str().unwrap()).await;
+            let text = setup.file(&setup.bulk, file["url"].as_str().unwrap()).await;
             let bundle: Value = serde_json::from_str(text.trim()).unwrap();
             let entries = bundle["entry"].as_array().unwrap().iter();
             names.extend(entries.map(|entry| entry["request"]["url"].as_str().unwrap().to_owned()));
@@ -231,43 +231,43 @@ async fn resources_that_left_an_export_are_named_or_listed() {
 
 #[tokio::test]
 async fn deletions_are_listed_for_requested_types_only() {
-    let world = World::new();
-    world.put("Patient", "p", json!({})).await;
-    world.put("Observation", "o", json!({})).await;
-    let since = world.store_time().await;
-    world.delete("Patient", "p").await;
-    world.delete("Observation", "o").await;
-    let manifest = world.export(ExportLevel::System, &[("_since", &since), ("_type", "Patient")]).await;
-    let text = world.file(&world.bulk, manifest["deleted"][0]["url"].as_str().unwrap()).await;
+    let setup = Setup::new();
+    setup.put("Patient", "p", json!({})).await;
+    setup.put("Observation", "o", json!({})).await;
+    let since = setup.store_time().await;
+    setup.delete("Patient", "p").await;
+    setup.delete("Observation", "o").await;
+    let manifest = setup.export(ExportLevel::System, &[("_since", &since), ("_type", "Patient")]).await;
+    let text = setup.file(&setup.bulk, manifest["deleted"][0]["url"].as_str().unwrap()).await;
     assert!(text.contains("Patient/p") && !text.contains("Observation"), "{text}");
-    let until = world.store_time().await;
-    world.put("Patient", "late", json!({})).await;
-    world.delete("Patient", "late").await;
-    let manifest = world.export(ExportLevel::System, &[("_since", &since), ("_until", &until)]).await;
-    let text = world.file(&world.bulk, manifest["deleted"][0]["url"].as_str().unwrap()).await;
+    let until = setup.store_time().await;
+    setup.put("Patient", "late", json!({})).await;
+    setup.delete("Patient", "late").await;
+    let manifest = setup.export(ExportLevel::System, &[("_since", &since), ("_until", &until)]).await;
+    let text = setup.file(&setup.bulk, manifest["deleted"][0]["url"].as_str().unwrap()).await;
     assert!(text.contains("Patient/p") && !text.contains("late"), "{text}");
 }
 
 #[tokio::test]
 async fn deleted_resources_are_listed_if_a_version_matched_the_search() {
-    let world = World::new();
+    let setup = Setup::new();
     let code = |code: &str| json!({ "code": { "coding": [{ "code": code }] } });
     let target = |id: &str| json!({ "target": [{ "reference": format!("Observation/{id}") }] });
     for (id, codes) in [("always", &["a", "a"][..]), ("once", &["a", "b", "c"]), ("never", &["b", "c"])] {
         for name in codes {
-            world.put("Observation", id, code(name)).await;
+            setup.put("Observation", id, code(name)).await;
         }
-        world.put("Provenance", id, target(id)).await;
+        setup.put("Provenance", id, target(id)).await;
     }
-    let since = world.store_time().await;
+    let since = setup.store_time().await;
     for id in ["always", "once", "never"] {
-        world.delete("Observation", id).await;
-        world.delete("Provenance", id).await;
+        setup.delete("Observation", id).await;
+        setup.delete("Provenance", id).await;
     }
     let deleted = async |query: &[(&str, &str)]| -> Vec<String> {
         let query = [&[("_since", since.as_str())], query].concat();
-        let manifest = world.export(ExportLevel::System, &query).await;
-        let text = world.file(&world.bulk, manifest["deleted"][0]["url"].as_str().unwrap()).await;
+        let manifest = setup.export(ExportLevel::System, &query).await;
+        let text = setup.file(&setup.bulk, manifest["deleted"][0]["url"].as_str().unwrap()).await;
         let bundle: Value = serde_json::from_str(&text).unwrap();
         let entries = bundle["entry"].as_array().unwrap().iter();
         let mut urls: Vec<String> =
@@ -302,17 +302,17 @@ async fn deleted_resources_are_listed_if_a_version_matched_the_search() {
 async fn an_export_is_a_snapshot_during_concurrent_writes() {
     const IDS: usize = 40;
     let dir = tempfile::tempdir().unwrap();
-    let world = Arc::new(World::on(Store::open(dir.path()).unwrap(), |options| options.file_size = 2_000));
+    let setup = Arc::new(Setup::on(Store::open(dir.path()).unwrap(), |options| options.file_size = 2_000));
     let writers: Vec<_> = (0..8_usize)
         .map(|writer| {
-            let world = world.clone();
+            let setup = setup.clone();
             tokio::spawn(async move {
                 for round in 0..60_usize {
                     let id = format!("p{}", (writer * 7 + round * 11) % IDS);
                     if (writer + round) % 4 == 0 {
-                        world.delete("Patient", &id).await;
+                        setup.delete("Patient", &id).await;
                     } else {
-                        world.put("Patient", &id, json!({ "language": format!("{writer}-{round}") })).await;
+                        setup.put("Patient", &id, json!({ "language": format!("{writer}-{round}") })).await;
                     }
                 }
             })
@@ -320,8 +320,8 @@ async fn an_export_is_a_snapshot_during_concurrent_writes() {
         .collect();
     let mut manifests = Vec::new();
     while manifests.len() < 6 || writers.iter().any(|writer| !writer.is_finished()) {
-        let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
-        manifests.push(finish(&world.bulk, &job, world.now()).await);
+        let job = setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap();
+        manifests.push(finish(&setup.bulk, &job, setup.now()).await);
     }
     for writer in writers {
         writer.await.unwrap();
@@ -331,60 +331,60 @@ async fn an_export_is_a_snapshot_during_concurrent_writes() {
         let mut expected = Kept::new();
         for number in 0..IDS {
             let key = ResourceKey::new("Patient", format!("p{number}"));
-            let history = world.store.history(&key, Seq::LATEST, PageLimit { count: 1_000, bytes: 1 << 24 });
+            let history = setup.store.history(&key, Seq::LATEST, PageLimit { count: 1_000, bytes: 1 << 24 });
             let then = history.await.unwrap().into_iter().find(|version| version.updated <= time);
             if let Some(body) = then.and_then(|version| version.body) {
                 expected.insert(key.to_string(), String::from_utf8(body.to_vec()).unwrap());
             }
         }
         let mut exported = Kept::new();
-        apply(&world, &manifest, &mut exported).await;
+        apply(&setup, &manifest, &mut exported).await;
         assert_eq!(exported, expected);
     }
 }
 
 #[tokio::test]
 async fn a_patient_who_joins_a_group_is_exported_in_full() {
-    let world = World::new();
+    let setup = Setup::new();
     for patient in ["member", "joiner", "stranger"] {
-        world.put("Patient", patient, json!({})).await;
+        setup.put("Patient", patient, json!({})).await;
         let subject =
             json!({ "subject": { "reference": format!("Patient/{patient}") }, "effectiveDateTime": "1999" });
-        world.put("Observation", &format!("of-{patient}"), subject).await;
+        setup.put("Observation", &format!("of-{patient}"), subject).await;
     }
-    world.put("Group", "inner", group_of(["member"])).await;
-    let since = world.store_time().await;
+    setup.put("Group", "inner", group_of(["member"])).await;
+    let since = setup.store_time().await;
     let level = ExportLevel::Group("inner".to_owned());
     let read = async |query: &[(&str, &str)]| {
-        let manifest = world.export(level.clone(), query).await;
-        world.read(&world.bulk, &manifest).await.into_values().flatten().collect::<Vec<_>>().len()
+        let manifest = setup.export(level.clone(), query).await;
+        setup.read(&setup.bulk, &manifest).await.into_values().flatten().collect::<Vec<_>>().len()
     };
     assert_eq!(read(&[("_since", &since)]).await, 0);
-    world.put("Group", "inner", group_of(["member", "joiner"])).await;
+    setup.put("Group", "inner", group_of(["member", "joiner"])).await;
     // The joiner with its Observation, however old, and only those of the requested types.
     assert_eq!(read(&[("_since", &since)]).await, 2);
     assert_eq!(read(&[("_since", &since), ("_type", "Observation")]).await, 1);
     assert_eq!(read(&[("_since", &since), ("_typeFilter", "Observation?date=gt2000")]).await, 1);
     // A Group that is newer than the time has joiners only.
-    world.put("Group", "later", group_of(["stranger"])).await;
-    let later = world.export(ExportLevel::Group("later".to_owned()), &[("_since", &since)]).await;
-    let count: usize = world.read(&world.bulk, &later).await.into_values().map(|ids| ids.len()).sum();
+    setup.put("Group", "later", group_of(["stranger"])).await;
+    let later = setup.export(ExportLevel::Group("later".to_owned()), &[("_since", &since)]).await;
+    let count: usize = setup.read(&setup.bulk, &later).await.into_values().map(|ids| ids.len()).sum();
     assert_eq!(count, 2);
 }
 
 #[tokio::test]
 async fn a_patient_who_leaves_a_group_is_named() {
-    let world = World::new();
+    let setup = Setup::new();
     for patient in ["a", "b"] {
-        world.put("Patient", patient, json!({})).await;
+        setup.put("Patient", patient, json!({})).await;
     }
-    world.put("Group", "g", group_of(["a", "b", "a"])).await;
-    let since = world.store_time().await;
-    world.put("Group", "g", group_of(["b"])).await;
+    setup.put("Group", "g", group_of(["a", "b", "a"])).await;
+    let since = setup.store_time().await;
+    setup.put("Group", "g", group_of(["b"])).await;
     let level = ExportLevel::Group("g".to_owned());
     let exported = async |query: &[(&str, &str)]| {
-        let manifest = world.export(level.clone(), query).await;
-        (world.read(&world.bulk, &manifest).await.remove("Patient"), notes(&world, &manifest).await)
+        let manifest = setup.export(level.clone(), query).await;
+        (setup.read(&setup.bulk, &manifest).await.remove("Patient"), notes(&setup, &manifest).await)
     };
     let (patients, texts) = exported(&[("_since", &since)]).await;
     assert_eq!(patients, None);
@@ -398,26 +398,26 @@ async fn a_patient_who_leaves_a_group_is_named() {
     // Nobody has left an inactive Group: its members are not known.
     let mut inactive = group_of(["b"]);
     inactive["active"] = false.into();
-    world.put("Group", "g", inactive).await;
+    setup.put("Group", "g", inactive).await;
     let expected = "Group/g: not exported, because the Group is inactive (active is false)";
     for query in [&[("_since", since.as_str())][..], &[]] {
         assert_eq!(exported(query).await, (None, vec![expected.to_owned()]));
     }
     // Who was not a member at that time because the membership began later has joined since.
     let mut later = group_of(["b"]);
-    later["member"][0]["period"] = json!({ "start": fhir::instant::format(world.now() + SECOND) });
-    world.put("Group", "g", later).await;
-    let since = world.store_time().await;
+    later["member"][0]["period"] = json!({ "start": fhir::instant::format(setup.now() + SECOND) });
+    setup.put("Group", "g", later).await;
+    let since = setup.store_time().await;
     let expected = "Patient/b: not exported, because the membership begins later";
     assert_eq!(exported(&[]).await, (None, vec![expected.to_owned()]));
-    world.pass(Duration::from_secs(2));
+    setup.pass(Duration::from_secs(2));
     assert_eq!(exported(&[("_since", &since)]).await, (Some(["b".to_owned()].into()), vec![]));
     // Members that are not Patients, and a Group whose members are not exported.
     let mut others = group_of(["b"]);
     for reference in ["Group/other", "Practitioner/p", "Device/d"] {
         others["member"].as_array_mut().unwrap().push(json!({ "entity": { "reference": reference } }));
     }
-    world.put("Group", "g", others).await;
+    setup.put("Group", "g", others).await;
     let expected = [
         "Group/other: not exported, because members of nested Groups are exported only with [bulk] nested_groups = true",
         "Practitioner/p, Device/d: not exported, because the member is not a Patient of this server",
@@ -427,10 +427,10 @@ async fn a_patient_who_leaves_a_group_is_named() {
 
 #[tokio::test]
 async fn a_group_without_readable_members_is_refused_at_the_kick_off() {
-    let world = World::new();
+    let setup = Setup::new();
     // Such Groups were stored before resources were validated.
-    let rules = ResourceRules { validation: Validation::Off, ..world.resources.rules() };
-    world.resources.set_rules(rules);
+    let rules = ResourceRules { validation: Validation::Off, ..setup.resources.rules() };
+    setup.resources.set_rules(rules);
     let mut descriptive = group_of([] as [&str; 0]);
     descriptive["actual"] = false.into();
     let mut unreadable = group_of(["p"]);
@@ -440,9 +440,9 @@ async fn a_group_without_readable_members_is_refused_at_the_kick_off() {
         ("odd", json!({ "member": { "entity": "none" } }), "Group/odd cannot be read: "),
         ("unreadable", unreadable, "the period of Patient/p has no readable start: 'soon'"),
     ] {
-        world.put("Group", id, group).await;
-        let request = world.request(ExportLevel::Group(id.to_owned()), &[]);
-        let error = world.bulk.kick_off(request, world.now()).await.unwrap_err();
+        setup.put("Group", id, group).await;
+        let request = setup.request(ExportLevel::Group(id.to_owned()), &[]);
+        let error = setup.bulk.kick_off(request, setup.now()).await.unwrap_err();
         assert!(matches!(error, KickOffError::BadGroup(_)), "{error}");
         assert!(error.to_string().contains(expected), "{error}");
     }
@@ -450,18 +450,18 @@ async fn a_group_without_readable_members_is_refused_at_the_kick_off() {
 
 #[tokio::test]
 async fn an_erasure_ends_only_the_increments_that_may_have_contained_it() {
-    let world = World::new();
+    let setup = Setup::new();
     for patient in ["erased", "other"] {
-        world.put("Patient", patient, json!({})).await;
+        setup.put("Patient", patient, json!({})).await;
         let subject = json!({ "subject": { "reference": format!("Patient/{patient}") } });
-        world.put("Observation", &format!("of-{patient}"), subject).await;
+        setup.put("Observation", &format!("of-{patient}"), subject).await;
     }
-    world.put("Group", "with", group_of(["erased", "other"])).await;
-    world.put("Group", "without", group_of(["other"])).await;
-    let since = world.store_time().await;
-    world.pass(Duration::from_millis(1));
-    resources::erase::erase(&world.store, "Patient/erased", BASE, world.now(), |_| {}).await.unwrap();
-    let later = world.store_time().await;
+    setup.put("Group", "with", group_of(["erased", "other"])).await;
+    setup.put("Group", "without", group_of(["other"])).await;
+    let since = setup.store_time().await;
+    setup.pass(Duration::from_millis(1));
+    resources::erase::erase(&setup.store, "Patient/erased", BASE, setup.now(), |_| {}).await.unwrap();
+    let later = setup.store_time().await;
     let group = |id: &str| ExportLevel::Group(id.to_owned());
     for (level, since, query, is_refused) in [
         (ExportLevel::System, &since, &[][..], true),
@@ -473,17 +473,17 @@ async fn an_erasure_ends_only_the_increments_that_may_have_contained_it() {
         (ExportLevel::System, &later, &[], false),
     ] {
         let query = [query, &[("_since", since.as_str())]].concat();
-        let answer = world.bulk.kick_off(world.request(level.clone(), &query), world.now()).await;
-        assert_eq!(answer.is_err(), is_refused, "{level:?} {query:?}: {answer:?}");
-        let text = answer.err().map(|error| error.to_string()).unwrap_or_default();
+        let response = setup.bulk.kick_off(setup.request(level.clone(), &query), setup.now()).await;
+        assert_eq!(response.is_err(), is_refused, "{level:?} {query:?}: {response:?}");
+        let text = response.err().map(|error| error.to_string()).unwrap_or_default();
         assert!(!text.contains("Patient/"), "{text}");
     }
     // A Patient who joins after that time was not in the copy.
-    world.put("Patient", "joiner", json!({})).await;
-    let since = world.store_time().await;
-    world.put("Group", "without", group_of(["other", "joiner"])).await;
-    world.pass(Duration::from_millis(1));
-    resources::erase::erase(&world.store, "Patient/joiner", BASE, world.now(), |_| {}).await.unwrap();
-    let request = world.request(group("without"), &[("_since", since.as_str())]);
-    assert!(world.bulk.kick_off(request, world.now()).await.is_ok());
+    setup.put("Patient", "joiner", json!({})).await;
+    let since = setup.store_time().await;
+    setup.put("Group", "without", group_of(["other", "joiner"])).await;
+    setup.pass(Duration::from_millis(1));
+    resources::erase::erase(&setup.store, "Patient/joiner", BASE, setup.now(), |_| {}).await.unwrap();
+    let request = setup.request(group("without"), &[("_since", since.as_str())]);
+    assert!(setup.bulk.kick_off(request, setup.now()).await.is_ok());
 }

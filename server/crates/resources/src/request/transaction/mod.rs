@@ -359,7 +359,7 @@ impl Target {
         new_id: &mut impl FnMut() -> String,
         now: Timestamp,
     ) -> Result<Self, ResourceBodyError> {
-        let wrong = |why| Err(ResourceBodyError::Entry(why));
+        let wrong = |reason| Err(ResourceBodyError::Entry(reason));
         let Some(request) = &entry.request else {
             return wrong("it has no request");
         };

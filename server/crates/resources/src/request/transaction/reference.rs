@@ -47,14 +47,14 @@ impl ConditionalReference {
                 if references.contains_key(&text) {
                     continue;
                 }
-                let filter = TypeFilter::read(&text, fhir_base, now).map_err(|why| {
-                    ResourceBodyError::Search(format!("reference '{text}': {why}")).in_entry(index)
+                let filter = TypeFilter::read(&text, fhir_base, now).map_err(|reason| {
+                    ResourceBodyError::Search(format!("reference '{text}': {reason}")).in_entry(index)
                 })?;
                 references.insert(text, filter);
                 if references.len() > MAX_REFERENCES || references.len() * entries.len() > MAX_COMPARISONS {
-                    let why = "the transaction has too many different conditional references: at most 1,000, and at most \
+                    let reason = "the transaction has too many different conditional references: at most 1,000, and at most \
                                1,000,000 divided by the number of entries";
-                    return Err(ResourceBodyError::Entry(why).in_entry(index));
+                    return Err(ResourceBodyError::Entry(reason).in_entry(index));
                 }
             }
         }

@@ -162,7 +162,7 @@ impl TypeFilter {
 impl FilterClause {
     fn read(kind: &str, name: &str, value: &str, context: SearchContext<'_>) -> Result<Self, String> {
         let (code, modifier) = name.split_once(':').map_or((name, None), |(code, m)| (code, Some(m)));
-        let wrong = |why: String| format!("{kind}?{name}: {why}");
+        let wrong = |reason: String| format!("{kind}?{name}: {reason}");
         let Some(parameter) = search_parameters::find(kind, code) else {
             return Err(wrong(format!("'{code}' is not a search parameter that is supported for {kind}")));
         };
@@ -567,7 +567,7 @@ mod tests {
 
     #[test]
     fn unsupported_features_are_rejected_by_name() {
-        for (text, why) in [
+        for (text, reason) in [
             ("Patient", "a filter is a search such as"),
             ("Pony?name=x", "'Pony' is not a resource type"),
             ("Patient?", "has no parameter"),
@@ -598,7 +598,7 @@ mod tests {
             ("Observation?status=final,", "a value is empty"),
         ] {
             let error = read(text).expect_err(text);
-            assert!(error.contains(why), "{text}: {error}");
+            assert!(error.contains(reason), "{text}: {error}");
         }
     }
 }

@@ -237,7 +237,7 @@ mod tests {
         ] {
             assert_eq!(check_element(good), Ok(()), "{good}");
         }
-        for (bad, why) in [
+        for (bad, reason) in [
             ("", "'' is not a root element"),
             ("Patient.nome", "'Patient.nome' is not a root element"),
             ("Patient.", "is not a root element"),
@@ -246,7 +246,7 @@ mod tests {
             ("Observation.birthDate", "is not a root element"),
             ("namex", "is not a root element"),
         ] {
-            assert!(check_element(bad).unwrap_err().contains(why), "{bad}");
+            assert!(check_element(bad).unwrap_err().contains(reason), "{bad}");
         }
     }
 

@@ -53,7 +53,7 @@ impl Include {
     /// Returns a text that describes why the value is not accepted.
     pub fn read(kind: &str, text: &str) -> Result<Self, String> {
         let expected = format!("{kind}:PARAMETER or {kind}:PARAMETER:TARGET");
-        let wrong = |why: &str| format!("_include: '{text}' {why}; expected {expected}");
+        let wrong = |reason: &str| format!("_include: '{text}' {reason}; expected {expected}");
         let IncludeParts { source, code, target } = IncludeParts::read(text).map_err(wrong)?;
         if source != kind {
             return Err(wrong("does not begin with the type of the search"));
@@ -117,7 +117,7 @@ impl ReverseInclude {
     /// Returns a text that describes why the value is not accepted.
     pub fn read(kind: &str, text: &str) -> Result<Self, String> {
         let expected = format!("TYPE:PARAMETER or TYPE:PARAMETER:{kind}");
-        let wrong = |why: &str| format!("_revinclude: '{text}' {why}; expected {expected}");
+        let wrong = |reason: &str| format!("_revinclude: '{text}' {reason}; expected {expected}");
         let IncludeParts { source, code, target } = IncludeParts::read(text).map_err(wrong)?;
         if target.is_some_and(|target| target != kind) {
             return Err(wrong("does not end with the type of the search"));
@@ -169,14 +169,14 @@ mod tests {
         check(observation, "Observation:performer:Practitioner", &["Practitioner/d"]);
         check(observation, "Observation:*:Encounter", &["Encounter/e"]);
         check(observation, "Observation:device", &[]);
-        for (bad, why) in [
+        for (bad, reason) in [
             ("Observation", "names no search parameter"),
             ("Patient:organization", "does not begin with the type"),
             ("Observation:code", "does not name a reference parameter"),
             ("Observation:subject:Pony", "unknown target type"),
             ("Observation:subject:Patient:x", "more than three parts"),
         ] {
-            assert!(Include::read("Observation", bad).unwrap_err().contains(why), "{bad}");
+            assert!(Include::read("Observation", bad).unwrap_err().contains(reason), "{bad}");
         }
     }
 
@@ -190,14 +190,14 @@ mod tests {
         assert!(searches("Observation:*").len() > 5);
         let many: Vec<_> = (0..401).map(|_| ("Patient", "a")).collect();
         assert_eq!(ReverseInclude::read("Patient", "Provenance:target").unwrap().searches(&many).len(), 3);
-        for (text, why) in [
+        for (text, reason) in [
             ("Pony:target", "names an unknown type"),
             ("Provenance", "names no search parameter"),
             ("Observation:code", "does not name a reference parameter"),
             ("Observation:subject:Group", "does not end with the type of the search"),
             ("Observation:subject:Patient:x", "has more than three parts"),
         ] {
-            assert!(ReverseInclude::read("Patient", text).unwrap_err().contains(why), "{text}");
+            assert!(ReverseInclude::read("Patient", text).unwrap_err().contains(reason), "{text}");
         }
     }
 }

@@ -79,9 +79,9 @@ async fn run(mut engine: StoreEngine, steps: Vec<Step>) {
                     source_time: write.source.map(at),
                     unless_outdated: write.unless_outdated,
                 });
-                let answer = store.commit(writes.collect(), at(model.clock)).await;
-                assert_eq!(answer.is_ok(), expected.is_some(), "{answer:?}");
-                if let (Ok(commit), Some(effects)) = (answer, expected) {
+                let result = store.commit(writes.collect(), at(model.clock)).await;
+                assert_eq!(result.is_ok(), expected.is_some(), "{result:?}");
+                if let (Ok(commit), Some(effects)) = (result, expected) {
                     let write_effects: Vec<_> = commit.written.iter().map(|item| item.effect).collect();
                     assert_eq!(write_effects, effects);
                     let is_new = |effect| !matches!(effect, WriteEffect::Nothing | WriteEffect::Outdated);
@@ -127,9 +127,9 @@ async fn erase(model: &mut Model, store: &Store, resources: Vec<(usize, usize)>)
     let mut unseen = erasures.clone();
     unseen[0].newest += 1;
     assert!(store.erase(unseen).await.is_err());
-    let answer = store.erase(erasures).await;
-    assert_eq!(answer.is_ok(), model.erase(&keys), "{answer:?}");
-    if let Ok(seq) = answer {
+    let result = store.erase(erasures).await;
+    assert_eq!(result.is_ok(), model.erase(&keys), "{result:?}");
+    if let Ok(seq) = result {
         assert_eq!(seq, Seq(model.last));
     }
 }
@@ -165,9 +165,9 @@ async fn ledger(model: &mut Model, engine: &StoreEngine, steps: Vec<LedgerStep>)
             None => writes.push(LedgerWrite::Delete { key, expect }),
         }
     }
-    let answer = engine.store.write(writes.clone(), at(model.clock)).await;
-    assert_eq!(answer.is_ok(), holds, "{answer:?}");
-    let Ok(revisions) = answer else {
+    let result = engine.store.write(writes.clone(), at(model.clock)).await;
+    assert_eq!(result.is_ok(), holds, "{result:?}");
+    let Ok(revisions) = result else {
         model.ledger = before;
         return;
     };

@@ -53,8 +53,8 @@ async fn run(engine: &StoreEngine, adversary: bool) {
                     (0..=number % 3).map(|part| format!("{writer}-{number}-{part}")).collect();
                 let write = |id: &String| put("Observation", id, id, &["c"]).expecting(ExpectVersion::Absent);
                 let start = ticks.fetch_add(1, Ordering::SeqCst);
-                let answer = store.commit(ids.iter().map(write).collect(), at(number as i64)).await;
-                let acknowledged = match answer {
+                let result = store.commit(ids.iter().map(write).collect(), at(number as i64)).await;
+                let acknowledged = match result {
                     Ok(commit) => Some((ticks.fetch_add(1, Ordering::SeqCst), commit.seq)),
                     Err(StoreError::Unavailable { .. }) => None,
                     Err(other) => panic!("{other}"),
@@ -223,7 +223,7 @@ async fn a_code_is_spent_on_one_of_several_nodes() {
                     tasks.spawn(async move { store.write(writes, at(0)).await });
                 }
                 let answers = tasks.join_all().await;
-                let successes = answers.iter().filter(|answer| answer.is_ok()).count();
+                let successes = answers.iter().filter(|result| result.is_ok()).count();
                 assert_eq!(successes, 1, "{} {answers:?}", engine.name);
             }
         }

@@ -122,8 +122,8 @@ fn expansion_extensions(
         out.push(json!({ "url": UNCLOSED, "valueBoolean": true }));
         let mut codes = HashSet::new();
         for part in members.parts.iter().filter(|part| part.is_of_fragment() && codes.insert(part.url)) {
-            let why = format!("This extension is based on a fragment of the code system {}", part.url);
-            out.push(json!({ "url": UNCLOSED_REASON, "valueString": why }));
+            let reason = format!("This extension is based on a fragment of the code system {}", part.url);
+            out.push(json!({ "url": UNCLOSED_REASON, "valueString": reason }));
         }
     }
     let properties = view.shown_properties.borrow();

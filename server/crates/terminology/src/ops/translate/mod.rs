@@ -71,7 +71,7 @@ pub(crate) fn answer_translate(
 
 /// A concept map in the request.
 fn sent_map(json: &str) -> Result<ConceptMap, TxError> {
-    let wrong = |why: String| TxError::Malformed { parameter: "conceptMap".to_owned(), why };
+    let wrong = |reason: String| TxError::Malformed { parameter: "conceptMap".to_owned(), reason };
     let kind = serde_json::from_str::<crate::model::resource_json::ResourceHeader>(json);
     let kind = kind.map_err(|error| wrong(error.to_string()))?.resource_type;
     match kind.as_str() {

@@ -91,8 +91,9 @@ impl<'a> TranslateRequest<'a> {
                     dependencies.push((element.as_str(), concept));
                 }
                 _ => {
-                    let why = "it needs the parts 'element' (valueUri) and 'concept' (valueCodeableConcept)";
-                    return Err(malformed("dependency", why));
+                    let reason =
+                        "it needs the parts 'element' (valueUri) and 'concept' (valueCodeableConcept)";
+                    return Err(malformed("dependency", reason));
                 }
             }
         }

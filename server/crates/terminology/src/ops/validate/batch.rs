@@ -34,8 +34,9 @@ pub(crate) fn answer_batch(
         return Err(TxError::Missing { what: "at least one parameter 'validation' is required".to_owned() });
     }
     if items.len() > MAX_BATCH_ITEMS {
-        let why = format!("it occurs {} times; send at most {MAX_BATCH_ITEMS} in one request", items.len());
-        return Err(malformed("validation", why));
+        let reason =
+            format!("it occurs {} times; send at most {MAX_BATCH_ITEMS} in one request", items.len());
+        return Err(malformed("validation", reason));
     }
     let shared = input.as_batch();
     let input = input.for_operation(item_operation);
@@ -43,13 +44,13 @@ pub(crate) fn answer_batch(
     for json in items {
         budget.spend(1 + json.get().len() / BYTES_PER_STEP)?;
         let answer = Parameters::from_json(json.get().as_bytes())
-            .map_err(|why| malformed("validation", why))
+            .map_err(|reason| malformed("validation", reason))
             .and_then(|item| {
                 validate(catalog, OperationLevel::Type, input.with_item(&item, &shared), budget)
             });
         match answer {
             Err(error) if error.exhausted().is_some() => return Err(error),
-            Ok(answer) => out.push_resource("validation", &answer),
+            Ok(response) => out.push_resource("validation", &response),
             Err(error) => out.push_outcome("validation", error.outcome()),
         }
     }

@@ -33,7 +33,7 @@ pub(crate) fn answer_code_system(
             Some((header, json)) => {
                 budget.spend(json.get().len() / BYTES_PER_STEP)?;
                 resource = CodeSystem::compile(&header, json.get().as_bytes())
-                    .map_err(|why| malformed("codeSystem", why))?;
+                    .map_err(|reason| malformed("codeSystem", reason))?;
                 Ok(&resource)
             }
             None => find_code_system(catalog, &request, input, budget)?,
@@ -43,13 +43,13 @@ pub(crate) fn answer_code_system(
         Ok(system) if matches!(system.content, ContentMode::Complete | ContentMode::Fragment) => system,
         Ok(system) => {
             let canonical = canonical::join(&system.url, system.version.as_deref());
-            let why = match system.content {
+            let reason = match system.content {
                 ContentMode::Supplement => ValidationIssue::system_is_supplement(&canonical),
                 _ => ValidationIssue::unknown_code_system(&system.url, None, &[]),
             };
-            return Ok(unusable(&request, why, system.url.clone()));
+            return Ok(unusable(&request, reason, system.url.clone()));
         }
-        Err((why, canonical)) => return Ok(unusable(&request, why, canonical)),
+        Err((reason, canonical)) => return Ok(unusable(&request, reason, canonical)),
     };
     if !match_codings(&mut request, system)? {
         return Ok(unusable(&request, ValidationIssue::no_coding_of_system(&system.url), String::new()));
@@ -100,7 +100,7 @@ fn find_code_system<'a>(
         return Ok(Ok(resource.get(budget)?));
     }
     let versions = catalog.code_system_versions(url);
-    let (why, missing) = if catalog.value_set(url, None, budget)?.is_some() {
+    let (reason, missing) = if catalog.value_set(url, None, budget)?.is_some() {
         (ValidationIssue::system_is_value_set(url), url.to_owned())
     } else if !url.contains(':') && !matches!(path, CodingPath::Code) {
         (ValidationIssue::relative_system(), url.to_owned())
@@ -108,23 +108,23 @@ fn find_code_system<'a>(
         let canonical = canonical::join(url, requested_version.filter(|_| !versions.is_empty()));
         (ValidationIssue::unknown_code_system(url, requested_version, &versions), canonical)
     };
-    Ok(Err((why.at(path.member_path("system")), missing)))
+    Ok(Err((reason.at(path.member_path("system")), missing)))
 }
 
 /// The answer without a usable code system. `cause` is its canonical URL, if known.
-fn unusable(request: &ValidateRequest<'_>, why: ValidationIssue, cause: String) -> Parameters {
+fn unusable(request: &ValidateRequest<'_>, issue: ValidationIssue, cause: String) -> Parameters {
     let (path, coding) = request.codings()[0];
-    let why = match why.issue.expression.is_empty() && !cause.is_empty() {
-        true => why.at(path.member_path("system")),
-        false => why,
+    let reason = match issue.issue.expression.is_empty() && !cause.is_empty() {
+        true => issue.at(path.member_path("system")),
+        false => issue,
     };
     let missing = Some(cause).filter(|cause| !cause.is_empty()).into_iter().collect();
-    let mut answer = ValidateAnswer { issues: vec![why], missing, ..ValidateAnswer::default() };
+    let mut response = ValidateAnswer { issues: vec![reason], missing, ..ValidateAnswer::default() };
     match &request.subject {
-        ValidateSubject::Concept(concept) => answer.concept = Some((*concept).clone()),
-        ValidateSubject::Code(_) | ValidateSubject::Coding(_) => answer.copy_coding(coding),
+        ValidateSubject::Concept(concept) => response.concept = Some((*concept).clone()),
+        ValidateSubject::Code(_) | ValidateSubject::Coding(_) => response.copy_coding(coding),
     }
-    answer.into_parameters(LocationRule::Always)
+    response.into_parameters(LocationRule::Always)
 }
 
 /// Checks the codings against the code system, and returns whether any of them is from it. A code without a

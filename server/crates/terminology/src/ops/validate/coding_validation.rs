@@ -349,12 +349,12 @@ impl<'v, 'a, 'r, 'q> CodingValidation<'v, 'a, 'r, 'q> {
                 let version = system.version.as_deref();
                 self.report_at("code", ValidationIssue::unknown_code(code, url, version));
                 let is_grammar = validator.catalog.is_endless(url);
-                let why = match grammar::rejection_reason(url, code).filter(|_| is_grammar) {
+                let rejection = match grammar::rejection_reason(url, code).filter(|_| is_grammar) {
                     None => validator.catalog.expression_fault(system, code, validator.budget)?,
-                    why => why,
+                    rejection => rejection,
                 };
-                if let Some(why) = why {
-                    self.report_at("code", ValidationIssue::not_in_grammar(code, &why));
+                if let Some(reason) = rejection {
+                    self.report_at("code", ValidationIssue::not_in_grammar(code, &reason));
                 } else if let Some(edition) =
                     validator.catalog.edition_with(system, code, validator.budget)?
                 {

@@ -73,11 +73,11 @@ pub(crate) fn answer_validate_code(
         supplements: supplements(catalog, &request, set, budget)?,
         languages: languages(&request, set)?,
     };
-    let answer = match &request.subject {
+    let response = match &request.subject {
         ValidateSubject::Code(coding) if coding.system.is_none() => infer_system(&validator, coding)?,
         _ => validate_all_codings(&validator)?,
     };
-    Ok(answer.into_parameters(LocationRule::for_request(catalog, &request, input, budget)?))
+    Ok(response.into_parameters(LocationRule::for_request(catalog, &request, input, budget)?))
 }
 
 /// Validates all codings of the request.
@@ -105,25 +105,25 @@ fn validate_all_codings(validator: &CodingValidator<'_, '_>) -> Result<ValidateA
     if let Some(fault) = held.filter(|_| !results.iter().any(CodingResult::is_valid)) {
         return Err(Unprocessable::Filter(fault).into());
     }
-    let mut answer = match &validator.request.subject {
+    let mut response = match &validator.request.subject {
         ValidateSubject::Concept(_) => answer_concept(validator, results),
         ValidateSubject::Code(_) | ValidateSubject::Coding(_) => {
             answer_coding(validator, results.swap_remove(0))
         }
     };
-    answer.issues.extend(validator.set_status());
-    Ok(answer)
+    response.issues.extend(validator.set_status());
+    Ok(response)
 }
 
 /// The answer for a value set that is not completely defined and therefore has no members.
-fn undefined_answer(request: &ValidateRequest<'_>, why: ValidationIssue) -> Parameters {
-    let mut answer = ValidateAnswer { issues: vec![why], ..ValidateAnswer::default() };
+fn undefined_answer(request: &ValidateRequest<'_>, reason: ValidationIssue) -> Parameters {
+    let mut response = ValidateAnswer { issues: vec![reason], ..ValidateAnswer::default() };
     match &request.subject {
-        ValidateSubject::Code(coding) => answer.copy_coding(coding),
-        ValidateSubject::Coding(coding) => answer.copy_coding(coding),
-        ValidateSubject::Concept(concept) => answer.concept = Some((*concept).clone()),
+        ValidateSubject::Code(coding) => response.copy_coding(coding),
+        ValidateSubject::Coding(coding) => response.copy_coding(coding),
+        ValidateSubject::Concept(concept) => response.concept = Some((*concept).clone()),
     }
-    answer.into_parameters(LocationRule::Always)
+    response.into_parameters(LocationRule::Always)
 }
 
 fn find_value_set<'a>(
@@ -193,20 +193,20 @@ fn infer_system(validator: &CodingValidator<'_, '_>, coding: &Coding) -> Result<
         }
     }
     let set = validator.set.canonical();
-    let why = match matches.as_slice() {
+    let reason = match matches.as_slice() {
         [system] => {
             let coding = Coding { system: Some((*system).to_owned()), ..coding.clone() };
-            let mut answer =
+            let mut response =
                 answer_coding(validator, CodingValidation::run(validator, &coding, CodingPath::Code)?);
-            answer.issues.extend(validator.set_status());
-            return Ok(answer);
+            response.issues.extend(validator.set_status());
+            return Ok(response);
         }
         [] => ValidationIssue::cannot_infer(code, &set),
         several => ValidationIssue::cannot_choose(code, &set, several),
     };
     let issues = vec![
         ValidationIssue::not_in_value_set(&format!("#{code}"), &set, false).at("code".to_owned()),
-        why.at("code".to_owned()),
+        reason.at("code".to_owned()),
     ];
     Ok(ValidateAnswer { code: Some(code.to_owned()), issues, ..ValidateAnswer::default() })
 }
@@ -333,7 +333,7 @@ fn answer_concept(validator: &CodingValidator<'_, '_>, mut results: Vec<CodingRe
     let member = right.or_else(|| results.iter().position(|one| one.in_set));
     let undecided = results.iter().any(|one| one.undecided);
     let valid = member.is_some() && results.iter().all(CodingResult::has_no_error);
-    let mut answer = match member {
+    let mut response = match member {
         Some(index) => to_answer(results.remove(index)),
         // If several codings were validated, the answer does not describe a single one of them.
         None => ValidateAnswer {
@@ -343,18 +343,20 @@ fn answer_concept(validator: &CodingValidator<'_, '_>, mut results: Vec<CodingRe
             ..ValidateAnswer::default()
         },
     };
-    let mut missing: HashSet<String> = answer.missing.iter().cloned().collect();
+    let mut missing: HashSet<String> = response.missing.iter().cloned().collect();
     for one in results {
-        answer.issues.extend(one.issues);
-        answer.missing.extend(one.missing.into_iter().filter(|canonical| missing.insert(canonical.clone())));
+        response.issues.extend(one.issues);
+        response
+            .missing
+            .extend(one.missing.into_iter().filter(|canonical| missing.insert(canonical.clone())));
     }
     if member.is_none() && !undecided && validator.system.is_none() {
         let set = validator.set.canonical();
-        answer.issues.insert(0, ValidationIssue::no_valid_coding(&set));
+        response.issues.insert(0, ValidationIssue::no_valid_coding(&set));
     }
     if let ValidateSubject::Concept(concept) = &validator.request.subject {
-        answer.concept = Some((*concept).clone());
+        response.concept = Some((*concept).clone());
     }
     let decided = !plain && member.is_none() && !undecided;
-    ValidateAnswer { result: valid, decided, ..answer }
+    ValidateAnswer { result: valid, decided, ..response }
 }

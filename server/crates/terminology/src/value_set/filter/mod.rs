@@ -89,7 +89,7 @@ impl ValueSetFilter {
         system: &str,
         index: String,
     ) -> Result<Self, Unprocessable> {
-        let fault = |why: String| fault(json, system, &index, why);
+        let fault = |reason: String| fault(json, system, &index, reason);
         if json.value.is_empty() {
             return Err(fault("it has no value".to_owned()));
         }
@@ -159,7 +159,7 @@ impl ValueSetFilter {
     ) -> Result<Self, Unprocessable> {
         match op {
             Ok(op) => Ok(Self::new(json, system, FilterSubject::Code, op, index.to_owned())),
-            Err(why) => Err(fault(&json, system, index, why)),
+            Err(reason) => Err(fault(&json, system, index, reason)),
         }
     }
 
@@ -348,7 +348,7 @@ impl ValueSetFilter {
         budget: &Budget<'_>,
     ) -> Result<(&'p Regex, usize), Unprocessable> {
         let compiled = pattern.get(&self.source.written.value, budget)?;
-        compiled.map_err(|why| self.fault(&self.source.system, why.to_owned()))
+        compiled.map_err(|reason| self.fault(&self.source.system, reason.to_owned()))
     }
 
     fn ecl_fault(&self, system: &CodeSystem, fault: ecl::EclError) -> Unprocessable {
@@ -445,8 +445,8 @@ impl ValueSetFilter {
         }
     }
 
-    fn fault(&self, system: &str, why: String) -> Unprocessable {
-        fault(&self.source.written, system, &self.source.at, why)
+    fn fault(&self, system: &str, reason: String) -> Unprocessable {
+        fault(&self.source.written, system, &self.source.at, reason)
     }
 
     /// The fault that the code system lacks a code, which another version may have.
@@ -490,14 +490,14 @@ fn codes(value: &str) -> Box<[String]> {
     value.split(',').map(|code| code.trim().to_owned()).collect()
 }
 
-fn fault(json: &resource_json::FilterJson, system: &str, concept: &str, why: String) -> Unprocessable {
+fn fault(json: &resource_json::FilterJson, system: &str, concept: &str, reason: String) -> Unprocessable {
     Unprocessable::from(Box::new(FilterFault {
         system: system.to_owned(),
         property: json.property.clone(),
         op: json.op.clone(),
         value: json.value.clone(),
         at: concept.to_owned(),
-        why,
+        reason,
         is_of_other_version: false,
     }))
 }
@@ -599,7 +599,7 @@ mod tests {
 
     #[test]
     fn faults_are_reported() {
-        for (property, op, value, why) in [
+        for (property, op, value, reason) in [
             ("concept", "is-a", "", "has no value"),
             ("", "=", "x", "names no property"),
             ("concept", "similar-to", "x", "is not a filter operator"),
@@ -611,10 +611,10 @@ mod tests {
             let compiled = compile(property, op, value);
             let error =
                 compiled.and_then(|filter| filter.prepare(&Budget::default())).unwrap_err().to_string();
-            assert!(error.contains(why), "{error}");
+            assert!(error.contains(reason), "{error}");
         }
         let system = animals();
-        for (property, op, value, why) in
+        for (property, op, value, reason) in
             [("wings", "=", "2", "no property 'wings'"), ("concept", "is-a", "dog", "no code 'dog'")]
         {
             let error = compile(property, op, value)
@@ -622,7 +622,7 @@ mod tests {
                 .admits(&system, system.hierarchy().concept_at(0), &Budget::default())
                 .unwrap_err()
                 .to_string();
-            assert!(error.contains(why), "{error}");
+            assert!(error.contains(reason), "{error}");
         }
     }
 }

@@ -39,7 +39,7 @@ impl FilterPattern {
         }
         Ok(match self.0.get().expect("the cell is set above") {
             Ok((regex, bytes)) => Ok((regex, 1 + bytes / BYTES_PER_TEXT)),
-            Err(why) => Err(why),
+            Err(reason) => Err(reason),
         })
     }
 

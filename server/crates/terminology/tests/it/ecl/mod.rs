@@ -29,9 +29,9 @@ fn expansion(terminology: &Terminology, url: &str) -> BTreeSet<String> {
     parameters.push_uri("url", url);
     parameters.push_boolean("excludeNested", true);
     let input = OperationInput::from_body(&parameters);
-    let answer = run_expand(terminology, OperationLevel::Type, input);
-    let answer = answer.unwrap_or_else(|error| panic!("{url}: {error}"));
-    let codes = answer["expansion"]["contains"].as_array().into_iter().flatten();
+    let response = run_expand(terminology, OperationLevel::Type, input);
+    let response = response.unwrap_or_else(|error| panic!("{url}: {error}"));
+    let codes = response["expansion"]["contains"].as_array().into_iter().flatten();
     codes.map(|row| row["code"].as_str().unwrap().to_owned()).collect()
 }
 

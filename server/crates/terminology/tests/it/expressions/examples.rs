@@ -112,9 +112,9 @@ fn validation(terminology: &Terminology, value_set: Option<&str>, code: &str) ->
     let coding = json!({ "system": SNOMED_CT, "code": code, "display": "any display of the user" });
     let body = json!({ "resourceType": "Parameters", "parameter": [
         { "name": "coding", "valueCoding": coding }, { "name": "url", "valueUri": url }] });
-    let answer = ask(terminology, operation, &body);
-    let issues = serde_json::to_string(&answer).unwrap();
-    (short(Ok(answer)), issues)
+    let response = ask(terminology, operation, &body);
+    let issues = serde_json::to_string(&response).unwrap();
+    (short(Ok(response)), issues)
 }
 
 #[test]
@@ -178,9 +178,9 @@ fn a_lookup_shows_the_place_and_the_normal_form() {
         ];
         parameters.extend(properties.iter().map(|name| json!({ "name": "property", "valueCode": name })));
         let body = json!({ "resourceType": "Parameters", "parameter": parameters });
-        let answer = serde_json::to_value(ask(&fractures(), TerminologyOperation::Lookup, &body)).unwrap();
+        let response = serde_json::to_value(ask(&fractures(), TerminologyOperation::Lookup, &body)).unwrap();
         let properties =
-            answer["parameter"].as_array().unwrap().iter().filter(|one| one["name"] == "property");
+            response["parameter"].as_array().unwrap().iter().filter(|one| one["name"] == "property");
         let values =
             properties.filter(|one| one["part"][0]["valueCode"].as_str().unwrap().starts_with("normal"));
         values.map(|one| one["part"][1]["valueString"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
@@ -206,11 +206,11 @@ fn an_expansion_lists_expressions_that_are_listed_and_says_that_others_exist() {
         parameters.extend(more);
         let body: Parameters =
             serde_json::from_value(json!({ "resourceType": "Parameters", "parameter": parameters })).unwrap();
-        let answer =
+        let response =
             run_expand(&terminology, OperationLevel::Type, OperationInput::from_body(&body)).unwrap();
-        let codes = answer["expansion"]["contains"].as_array().into_iter().flatten();
+        let codes = response["expansion"]["contains"].as_array().into_iter().flatten();
         let codes: Vec<_> = codes.map(|one| one["code"].as_str().unwrap().to_owned()).collect();
-        (codes, answer["expansion"]["extension"][0]["valueBoolean"] == true)
+        (codes, response["expansion"]["extension"][0]["valueBoolean"] == true)
     };
     let include = json!({ "system": SNOMED_CT, "concept": [
         { "code": "71620000" }, { "code": "64572001:363698007=71341001" }, { "code": "64572001:wrong" }] });

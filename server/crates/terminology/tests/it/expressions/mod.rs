@@ -15,7 +15,7 @@ use trefoil_terminology::{
     ConceptModelMode, OperationInput, OperationLevel, Terminology, TerminologyChange, TerminologyOperation,
 };
 
-use self::naive::{ATTRIBUTES, CONCEPTS, Part, Stated, code, stated, world};
+use self::naive::{ATTRIBUTES, CONCEPTS, Part, Stated, code, hierarchy, stated};
 use crate::support::{run, run_expand, short};
 
 fn ask(terminology: &Terminology, operation: TerminologyOperation, body: &Json) -> Parameters {
@@ -53,17 +53,17 @@ proptest! {
 
     #[test]
     fn expressions_are_classified_as_by_their_definitions(
-        world in world(),
+        hierarchy in hierarchy(),
         a in stated(true),
         b in stated(true),
         at in ATTRIBUTES.end..CONCEPTS,
         attribute in ATTRIBUTES,
     ) {
-        let terminology = world.terminology();
-        let meanings = [&a, &b, &Stated::alone(at)].map(|stated| (stated.text(), world.meaning(stated)));
+        let terminology = hierarchy.terminology();
+        let meanings = [&a, &b, &Stated::alone(at)].map(|stated| (stated.text(), hierarchy.meaning(stated)));
         for (one, meaning) in &meanings {
             for (other, others) in &meanings {
-                let expected = match (world.subsumes(meaning, others), world.subsumes(others, meaning)) {
+                let expected = match (hierarchy.subsumes(meaning, others), hierarchy.subsumes(others, meaning)) {
                     (true, true) => "equivalent",
                     (true, false) => "subsumes",
                     (false, true) => "subsumed-by",
@@ -86,12 +86,12 @@ proptest! {
         let constraint = format!("* MINUS << {}", code(at));
         prop_assert_eq!(is_member(&terminology, ["constraint", "=", &constraint], text), !is_below);
         let refined = meaning.groups.iter().flatten().any(|(name, part)| {
-            world.is_a(*name, attribute) && world.is_below(part, &Part::Concept(at))
+            hierarchy.is_a(*name, attribute) && hierarchy.is_below(part, &Part::Concept(at))
         });
         let constraint = format!("* : << {} = << {}", code(attribute), code(at));
         prop_assert_eq!(is_member(&terminology, ["constraint", "=", &constraint], text), refined, "{}", constraint);
         let in_group = meaning.groups.iter().zip(&meaning.ungrouped).filter(|(_, ungrouped)| !*ungrouped).any(|(group, _)| {
-            group.iter().any(|(name, part)| world.is_a(*name, attribute) && world.is_below(part, &Part::Concept(at)))
+            group.iter().any(|(name, part)| hierarchy.is_a(*name, attribute) && hierarchy.is_below(part, &Part::Concept(at)))
         });
         let constraint = format!("* : {{ << {} = << {} }}", code(attribute), code(at));
         prop_assert_eq!(is_member(&terminology, ["constraint", "=", &constraint], text), in_group, "{}", constraint);
@@ -99,17 +99,17 @@ proptest! {
         let with_blanks = text.replace('=', " = ").replace(',', " , ");
         prop_assert!(is_listed(&terminology, &with_blanks, text), "{}", with_blanks);
         prop_assert_eq!(subsumption(&terminology, &format!("<<<{with_blanks}"), &format!("<<< {text}")), "equivalent");
-        if !world.is_classified() {
+        if !hierarchy.is_classified() {
             return Ok(());
         }
         // The normal form means the same.
         let body = json!({ "resourceType": "Parameters", "parameter": [
             { "name": "system", "valueUri": SNOMED_CT }, { "name": "code", "valueCode": text },
             { "name": "property", "valueCode": "normalFormTerse" }] });
-        let answer = serde_json::to_value(ask(&terminology, TerminologyOperation::Lookup, &body)).unwrap();
-        let properties = answer["parameter"].as_array().unwrap().iter().filter(|one| one["name"] == "property");
+        let response = serde_json::to_value(ask(&terminology, TerminologyOperation::Lookup, &body)).unwrap();
+        let properties = response["parameter"].as_array().unwrap().iter().filter(|one| one["name"] == "property");
         let terse: Vec<_> = properties.map(|one| one["part"][1]["valueString"].as_str().unwrap().to_owned()).collect();
-        prop_assert_eq!(terse.len(), 1, "{}", answer);
+        prop_assert_eq!(terse.len(), 1, "{}", response);
         if terse[0].contains([':', '+']) {
             prop_assert_eq!(subsumption(&terminology, text, &terse[0]), "equivalent", "{}", terse[0]);
         }

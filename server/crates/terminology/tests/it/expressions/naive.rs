@@ -35,14 +35,14 @@ pub(super) struct Stated {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct World {
+pub(super) struct ConceptHierarchy {
     pub(super) parents: Vec<Vec<usize>>,
     pub(super) defined: Vec<bool>,
     /// Groups of each concept, with those of its parents.
     pub(super) groups: Vec<Vec<Group>>,
 }
 
-impl World {
+impl ConceptHierarchy {
     pub(super) fn is_a(&self, below: usize, above: usize) -> bool {
         below == above || self.parents[below].iter().any(|parent| self.is_a(*parent, above))
     }
@@ -63,7 +63,7 @@ pub(super) enum Part {
     Expression(Meaning),
 }
 
-impl World {
+impl ConceptHierarchy {
     pub(super) fn part(&self, value: &Value) -> Part {
         match value {
             Value::Concept(concept) => Part::Concept(*concept),
@@ -239,7 +239,7 @@ pub(super) fn stated(nests: bool) -> impl Strategy<Value = Stated> {
         .prop_map(|(focus, ungrouped, groups)| Stated { focus, ungrouped, groups })
 }
 
-pub(super) fn world() -> impl Strategy<Value = World> {
+pub(super) fn hierarchy() -> impl Strategy<Value = ConceptHierarchy> {
     let concept = |at: usize| {
         let parents = match at {
             0 => Just(Vec::new()).boxed(),
@@ -257,17 +257,17 @@ pub(super) fn world() -> impl Strategy<Value = World> {
         })
     };
     (0..CONCEPTS).map(concept).collect::<Vec<_>>().prop_map(|list| {
-        let mut world = World { parents: Vec::new(), defined: Vec::new(), groups: Vec::new() };
+        let mut hierarchy = ConceptHierarchy { parents: Vec::new(), defined: Vec::new(), groups: Vec::new() };
         for (parents, is_defined, mut groups) in list {
-            for group in parents.iter().flat_map(|parent| &world.groups[*parent]) {
+            for group in parents.iter().flat_map(|parent| &hierarchy.groups[*parent]) {
                 if !groups.contains(group) {
                     groups.push(group.clone());
                 }
             }
-            world.parents.push(parents);
-            world.defined.push(is_defined);
-            world.groups.push(groups);
+            hierarchy.parents.push(parents);
+            hierarchy.defined.push(is_defined);
+            hierarchy.groups.push(groups);
         }
-        world
+        hierarchy
     })
 }

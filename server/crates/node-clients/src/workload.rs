@@ -34,7 +34,7 @@ pub struct Pace {
 pub type Form = Vec<(&'static str, String)>;
 
 /// The common part of all clients of a run.
-pub struct World {
+pub struct Workload {
     /// Base URL of all nodes.
     pub base: String,
     /// Name and password of the user.
@@ -52,7 +52,7 @@ pub struct World {
     is_over: AtomicBool,
 }
 
-impl World {
+impl Workload {
     /// Prepares a run.
     pub fn new(
         nodes: Arc<dyn Nodes>,
@@ -142,12 +142,12 @@ impl World {
         }
     }
 
-    /// Starts the clients that wait in [`World::await_begin`].
+    /// Starts the clients that wait in [`Workload::await_begin`].
     pub fn begin(&self) {
         self.has_begun.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether [`World::begin`] was called.
+    /// Returns whether [`Workload::begin`] was called.
     pub fn has_begun(&self) -> bool {
         self.has_begun.load(Ordering::Relaxed)
     }
@@ -232,9 +232,9 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Returns whether an answer sends the application an error that begins with this code.
-fn is_redirect_with(answer: &Answer, code: &str) -> bool {
+fn is_redirect_with(response: &Answer, code: &str) -> bool {
     let error = format!("error={code}");
-    answer.header("location").is_some_and(|to| to.starts_with(REDIRECT) && to.contains(&error))
+    response.header("location").is_some_and(|to| to.starts_with(REDIRECT) && to.contains(&error))
 }
 
 /// Returns whether an error has the format of its endpoint.
@@ -249,12 +249,12 @@ fn has_dialect(path: &str, body: &Value) -> bool {
 }
 
 /// The version in an answer. A resource that does not exist has version 0.
-fn version_of(action: &Action, answer: &Answer) -> Option<SeenVersion> {
-    match (action, answer.status?) {
+fn version_of(action: &Action, response: &Answer) -> Option<SeenVersion> {
+    match (action, response.status?) {
         (Action::Read(_), 404) => Some((0, String::new())),
         (Action::Read(_) | Action::Write(_), 200 | 201) => {
-            let number = answer.body["meta"]["versionId"].as_str()?.parse().ok()?;
-            Some((number, answer.member("name")?))
+            let number = response.body["meta"]["versionId"].as_str()?.parse().ok()?;
+            Some((number, response.member("name")?))
         }
         _ => None,
     }
