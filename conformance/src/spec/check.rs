@@ -1,6 +1,6 @@
 //! Rules for the tables themselves: unique ids, valid references, a case for each requirement, sorted rows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::case::{Case, Step};
 use super::expectation::Expectation;
@@ -111,9 +111,25 @@ fn check_cases(spec: &Specification, faults: &mut Vec<String>) {
             }
         }
     }
+    check_equal_cases(spec, faults);
     for precondition in &spec.preconditions {
         if !spec.cases.iter().any(|case| case.given.contains(&precondition.name)) {
             faults.push(format!("precondition '{}' is not used by any case", precondition.name));
+        }
+    }
+}
+
+/// Checks that no case has the precondition, the requests and the expectations of another one.
+fn check_equal_cases(spec: &Specification, faults: &mut Vec<String>) {
+    let mut by_content = BTreeMap::new();
+    for case in &spec.cases {
+        let mut members: toml::Table = toml::from_str(&case.row).unwrap_or_default();
+        for own in ["id", "covers"] {
+            members.remove(own);
+        }
+        if let Some(other) = by_content.insert(members.to_string(), &case.id) {
+            faults
+                .push(format!("{} equals {other}; name both requirements in 'covers' of one case", case.id));
         }
     }
 }

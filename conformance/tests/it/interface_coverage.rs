@@ -132,6 +132,13 @@ fn patterns(line: &str) -> Vec<Regex> {
     names.map(|name| Regex::new(&format!("(?m){}", pattern(name))).unwrap()).collect()
 }
 
+/// Returns whether the id of a case, or of a requirement that it covers, begins with a text.
+fn begins_with(case: &Case, start: &str) -> bool {
+    // A text that ends with a slash names the cases of a requirement.
+    let names = |id: &String| id.starts_with(start) || start.strip_suffix('/') == Some(id);
+    case.id.starts_with(start) || case.covers.iter().any(names)
+}
+
 /// The cases about a line, or the reason why it has none.
 fn cases_of<'a>(line: &Line, section: &'a Section, cases: &'a [Case]) -> Result<Vec<&'a Case>, String> {
     let begins = |text: &&String| line.text.starts_with(text.as_str());
@@ -139,7 +146,7 @@ fn cases_of<'a>(line: &Line, section: &'a Section, cases: &'a [Case]) -> Result<
         return Err(reason.clone());
     }
     let with = |starts: &[String]| -> Vec<&Case> {
-        cases.iter().filter(|case| starts.iter().any(|start| case.id.starts_with(start.as_str()))).collect()
+        cases.iter().filter(|case| starts.iter().any(|start| begins_with(case, start))).collect()
     };
     if let Some(key) = section.lines.keys().find(begins) {
         return Ok(with(&section.lines[key]));
@@ -205,8 +212,7 @@ fn document() -> (String, Vec<String>) {
             faults.push(format!("{}: no line begins with '{key}'", section.heading));
         }
         let starts = section.lines.values().flatten().chain(&section.cases);
-        let is_used =
-            |start: &&String| specification.cases.iter().any(|case| case.id.starts_with(start.as_str()));
+        let is_used = |start: &&String| specification.cases.iter().any(|case| begins_with(case, start));
         faults.extend(
             starts
                 .filter(|start| !is_used(start))
