@@ -9,6 +9,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::runtime::Runtime;
 use trefoil_conformance::environment::TestEnvironment;
 use trefoil_conformance::run::case_run;
+use trefoil_conformance::run::shared_exchange::SharedExchanges;
 use trefoil_conformance::run::verdict::Verdict;
 use trefoil_conformance::spec::Specification;
 use trefoil_conformance::spec::case::Case;
@@ -17,6 +18,7 @@ struct Suite {
     spec: Specification,
     runtime: Runtime,
     environment: OnceLock<TestEnvironment>,
+    exchanges: SharedExchanges,
 }
 
 impl Suite {
@@ -48,6 +50,7 @@ impl Suite {
             &self.spec,
             case,
             self.spec.gap_reason(&case.id),
+            &self.exchanges,
         ));
         match outcome.verdict {
             Verdict::Pass | Verdict::Gap { .. } => Ok(()),
@@ -69,6 +72,7 @@ fn main() {
         spec: Specification::load().expect("the tables can be read"),
         runtime: Runtime::new().expect("a runtime can be created"),
         environment: OnceLock::new(),
+        exchanges: SharedExchanges::default(),
     });
     let trials = suite.spec.cases.iter().map(|case| {
         let (suite, case) = (suite.clone(), case.clone());

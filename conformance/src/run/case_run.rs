@@ -5,7 +5,8 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::matcher::Difference;
-use super::sending::send_step;
+use super::sending::{Exchanged, send_step};
+use super::shared_exchange::{ExchangeCell, SharedExchange, SharedExchanges};
 use super::step_check::{self, CheckError, SeenParts};
 use super::verdict::{CaseFailure, CaseOutcome, ShownExchange, Verdict, weigh};
 use crate::environment::leftovers::deletion_of_export;
@@ -14,7 +15,7 @@ use crate::environment::{SetupError, TestEnvironment};
 use crate::spec::Specification;
 use crate::spec::case::{Case, Step};
 use crate::wire::build::{BuildError, build_request};
-use crate::wire::exchange;
+use crate::wire::exchange::{self, SentRequest};
 use crate::wire::variables::UnknownVariable;
 
 /// Maximum number of repetitions of a request on a server that the suite did not start: more would use up
@@ -27,11 +28,15 @@ pub async fn outcome(
     spec: &Specification,
     case: &Case,
     gap: Option<&str>,
+    exchanges: &SharedExchanges,
 ) -> CaseOutcome {
     let started = Instant::now();
     let tried = match environment.lost() {
         Some(reason) => Err(Verdict::Inconclusive { reason }),
-        None => try_case(environment, case).await,
+        None => match exchanges.of(case) {
+            Some(exchange) => try_shared(environment, case, &exchange).await,
+            None => try_case(environment, case).await,
+        },
     };
     CaseOutcome {
         id: case.id.clone(),
@@ -44,16 +49,72 @@ pub async fn outcome(
     }
 }
 
-/// Runs the steps of a case. On a server that is not ours, cases that start exports take turns, and each
-/// deletes its exports at its end, because servers limit how many run at once.
+/// Compares the response of an exchange that several cases share, and sends its request before if no other
+/// case has done it.
+async fn try_shared(
+    environment: &TestEnvironment,
+    case: &Case,
+    exchange: &ExchangeCell,
+) -> Result<(), Verdict> {
+    let step = &case.steps[0];
+    let shared = exchange.get_or_init(|| share(environment, case)).await;
+    let SharedExchange { context, request, exchanged } = shared.as_ref().map_err(Clone::clone)?;
+    if let Some(verdict) = step_check::untested(environment, context, step, &exchanged.answer) {
+        return Err(verdict);
+    }
+    let mut context = context.for_another_case();
+    let shown = shown(request, exchanged);
+    let exchanged = exchanged.clone();
+    let differences =
+        compare(environment, &mut context, step, request, exchanged, &mut SeenParts::new()).await?;
+    match differences.is_empty() {
+        true => Ok(()),
+        false => Err(Verdict::Fail(CaseFailure { exchanges: vec![shown], differences })),
+    }
+}
+
+/// Sets up the preconditions of a case and sends its only request, for this case and others.
+async fn share(environment: &TestEnvironment, case: &Case) -> Result<SharedExchange, Verdict> {
+    in_turn(environment, case, async |context| {
+        set_up(environment, context, case).await?;
+        let step = &case.steps[0];
+        let request =
+            build_request(&step.request, &context.vars).map_err(|error| not_built(environment, error))?;
+        match send_step(environment, context, step, &request).await {
+            Ok(exchanged) => {
+                context.deletions.extend(deletion_of_export(&request, &exchanged.answer));
+                Ok(SharedExchange { context: context.for_another_case(), request, exchanged })
+            }
+            Err(error) => {
+                let differences = vec![not_answered(environment, context, error).await?];
+                let exchanges =
+                    vec![ShownExchange { request: exchange::curl(&request), answer: String::new() }];
+                Err(Verdict::Fail(CaseFailure { exchanges, differences }))
+            }
+        }
+    })
+    .await
+}
+
+/// Runs the steps of a case.
 async fn try_case(environment: &TestEnvironment, case: &Case) -> Result<(), Verdict> {
+    in_turn(environment, case, async |context| try_steps(environment, context, case).await).await
+}
+
+/// Does the work of a case. On a server that is not ours, cases that start exports take turns, and each
+/// deletes its exports at its end, because servers limit how many run at once.
+async fn in_turn<T>(
+    environment: &TestEnvironment,
+    case: &Case,
+    work: impl AsyncFnOnce(&mut CaseContext) -> Result<T, Verdict>,
+) -> Result<T, Verdict> {
     let mut context = CaseContext::new(environment);
     let starts_export = case.steps.iter().any(|step| step.request.to.ends_with("$export"));
     if !starts_export || !environment.target.treatment.is_shared {
-        return try_steps(environment, &mut context, case).await;
+        return work(&mut context).await;
     }
     let _turn = environment.shared.exports.lock().await;
-    let tried = try_steps(environment, &mut context, case).await;
+    let tried = work(&mut context).await;
     for deletion in std::mem::take(&mut context.deletions) {
         // The end of the run reports what cannot be deleted.
         drop(environment.target.send(&deletion, &mut context.cookies).await);
@@ -66,13 +127,7 @@ async fn try_steps(
     context: &mut CaseContext,
     case: &Case,
 ) -> Result<(), Verdict> {
-    for precondition in &case.given {
-        let ready = preconditions::set_up(environment, precondition, context).await;
-        if let Err(error) = ready {
-            return Err(not_set_up(environment, precondition, error).await);
-        }
-    }
-    context.set_cookies(&environment.target);
+    set_up(environment, context, case).await?;
     let mut failed: Option<CaseFailure> = None;
     let mut exchanges = Vec::new();
     for (number, step) in (1..).zip(&case.steps) {
@@ -96,6 +151,22 @@ async fn try_steps(
         }
     }
     failed.map_or(Ok(()), |failure| Err(Verdict::Fail(failure)))
+}
+
+/// Sets up the preconditions of a case.
+async fn set_up(
+    environment: &TestEnvironment,
+    context: &mut CaseContext,
+    case: &Case,
+) -> Result<(), Verdict> {
+    for precondition in &case.given {
+        let ready = preconditions::set_up(environment, precondition, context).await;
+        if let Err(error) = ready {
+            return Err(not_set_up(environment, precondition, error).await);
+        }
+    }
+    context.set_cookies(&environment.target);
+    Ok(())
 }
 
 /// Sends the request of a step as often as the row says, and compares each response. Returns the differences
@@ -132,21 +203,33 @@ async fn try_step(
         if let Some(verdict) = step_check::untested(environment, context, step, &exchanged.answer) {
             return Err(verdict);
         }
-        exchanges.push(ShownExchange {
-            request: exchange::curl(&request),
-            answer: exchange::shown(&exchanged.answer),
-        });
-        let compared =
-            step_check::differences(environment, context, step, &request, exchanged, &mut seen_parts).await;
-        let differences = compared.map_err(|error| match error {
-            CheckError::Ended(verdict) => verdict,
-            CheckError::Variable(error) => not_built(environment, error.into()),
-        })?;
+        exchanges.push(shown(&request, &exchanged));
+        let differences = compare(environment, context, step, &request, exchanged, &mut seen_parts).await?;
         if !differences.is_empty() {
             return Ok(differences);
         }
     }
     Ok(Vec::new())
+}
+
+/// The texts of an exchange for reports.
+fn shown(request: &SentRequest, exchanged: &Exchanged) -> ShownExchange {
+    ShownExchange { request: exchange::curl(request), answer: exchange::shown(&exchanged.answer) }
+}
+
+async fn compare<'a>(
+    environment: &TestEnvironment,
+    context: &mut CaseContext,
+    step: &'a Step,
+    request: &SentRequest,
+    exchanged: Exchanged,
+    seen_parts: &mut SeenParts<'a>,
+) -> Result<Vec<Difference>, Verdict> {
+    let compared = step_check::differences(environment, context, step, request, exchanged, seen_parts).await;
+    compared.map_err(|error| match error {
+        CheckError::Ended(verdict) => verdict,
+        CheckError::Variable(error) => not_built(environment, error.into()),
+    })
 }
 
 /// The items for which a step is repeated, if it names a list.

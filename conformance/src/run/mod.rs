@@ -7,6 +7,7 @@
 //! | [`profile_additions`] | members of the profile that would let more cases run |
 //! | `features` | whether a target has the features that a case uses |
 //! | [`case_run`] | runs one case |
+//! | [`shared_exchange`] | exchanges that several cases share |
 //! | [`sending`] | sends the request of a step |
 //! | [`step_check`] | compares the responses to a step with its expectations |
 //! | [`verdict`] | verdicts on cases, and their numbers |
@@ -21,6 +22,7 @@ pub mod profile_additions;
 pub mod response_check;
 pub mod selection;
 pub mod sending;
+pub mod shared_exchange;
 pub mod step_check;
 pub mod verdict;
 
@@ -33,6 +35,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::RwLock;
 
+use self::shared_exchange::SharedExchanges;
 use self::verdict::milliseconds_since;
 use crate::environment::TestEnvironment;
 use crate::spec::Specification;
@@ -168,7 +171,11 @@ pub async fn run(
     let treatment = environment.target.treatment;
     let usual = stated.unwrap_or(treatment.cases_at_once);
     let jobs = if options.jobs == 0 { usual } else { options.jobs };
-    let turns = Turns { lock: RwLock::new(()), are_shared: jobs > 1 && treatment.is_shared };
+    let turns = Turns {
+        lock: RwLock::new(()),
+        are_shared: jobs > 1 && treatment.is_shared,
+        exchanges: SharedExchanges::default(),
+    };
     let mut running = futures_util::stream::iter(&cases)
         .take_while(|_| std::future::ready(!stop.load(Ordering::Relaxed)))
         .map(|case| one_case(environment, spec, options, &turns, case))
@@ -207,6 +214,7 @@ struct Turns {
     lock: RwLock<()>,
     /// Whether cases run beside each other on a server of another maker.
     are_shared: bool,
+    exchanges: SharedExchanges,
 }
 
 impl Turns {
@@ -222,14 +230,14 @@ impl Turns {
         let errors_before = environment.target.server_errors();
         let outcome = {
             let _beside_others = self.lock.read().await;
-            case_run::outcome(environment, spec, case, gap).await
+            case_run::outcome(environment, spec, case, gap, &self.exchanges).await
         };
         let is_doubtful = matches!(outcome.verdict, Verdict::Fail(_) | Verdict::Inconclusive { .. });
         if !self.are_shared || !is_doubtful || environment.target.server_errors() == errors_before {
             return outcome;
         }
         let _alone = self.lock.write().await;
-        let alone = case_run::outcome(environment, spec, case, gap).await;
+        let alone = case_run::outcome(environment, spec, case, gap, &SharedExchanges::default()).await;
         match alone.verdict {
             Verdict::Pass => {
                 let verdict = Verdict::Inconclusive { reason: PASSES_ALONE.to_owned() };

@@ -24,6 +24,7 @@ pub struct RepeatedStatus {
 }
 
 /// Responses to the request of a step.
+#[derive(Clone)]
 pub(super) struct Exchanged {
     /// The last response.
     pub answer: Answer,

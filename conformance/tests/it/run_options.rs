@@ -14,6 +14,7 @@ use trefoil_conformance::run::selection::Selection;
 use trefoil_conformance::run::verdict::{CaseFailure, CaseOutcome, Verdict};
 use trefoil_conformance::run::{self, RunEnd, RunListener, RunOptions};
 use trefoil_conformance::spec::Specification;
+use trefoil_conformance::spec::case::Case;
 use trefoil_conformance::spec::requirement::Level;
 use wiremock::matchers::{method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
@@ -153,4 +154,34 @@ async fn failing_environment(failure: ResponseTemplate, times: u64) -> (MockServ
     let profile = Profile::from_toml(client, Path::new(".")).unwrap();
     let target = TestTarget::connect(&url, profile, TargetKind::Other, TIMEOUT).await.unwrap();
     (server, TestEnvironment::of(target))
+}
+
+#[test]
+fn cases_with_the_same_request_share_its_exchange() {
+    let spec = Specification::load().unwrap();
+    let is_like = |case: &&Case| {
+        let [step] = &case.steps[..] else { return false };
+        let request = &step.request;
+        let is_plain = request.query.is_empty() && request.headers.is_empty() && request.times == 1;
+        request.method == http::Method::GET && request.to == "discovery" && is_plain && case.given.is_empty()
+    };
+    let only: Vec<_> = spec.cases.iter().filter(is_like).map(|case| case.id.clone()).collect();
+    let runtime = Runtime::new().unwrap();
+    let (server, environment) = runtime.block_on(failing_environment(ResponseTemplate::new(500), 1));
+    let requests = || {
+        let all = runtime.block_on(server.received_requests()).unwrap();
+        all.iter().filter(|request| request.url.path().ends_with("openid-configuration")).count()
+    };
+    let before = requests();
+    let options =
+        RunOptions { selection: Selection { only, ..Selection::default() }, ..RunOptions::default() };
+    let verdicts = Verdicts::default();
+    let mut listeners: [Box<dyn RunListener>; 1] = [Box::new(verdicts.clone())];
+    let stop = AtomicBool::new(false);
+    let run = run::run(&environment, &spec, &options, &stop, &mut listeners);
+    let summary = runtime.block_on(run).summary;
+    assert!(summary.passed + summary.failed > 2, "{summary}");
+    assert_eq!(requests() - before, 1, "{summary}");
+    let names = verdicts.names();
+    assert!(names.values().any(|name| *name == "pass") && names.values().any(|name| *name == "fail"));
 }

@@ -39,6 +39,12 @@ impl CaseContext {
         }
     }
 
+    /// The state for another case with the same preconditions. It deletes no exports and holds no lock.
+    pub fn for_another_case(&self) -> Self {
+        let (vars, cookies, own) = (self.vars.clone(), self.cookies.clone(), self.own.clone());
+        Self { vars, cookies, own, deletions: Vec::new(), guard: None }
+    }
+
     /// The server that the case tests.
     pub fn target<'a>(&'a self, environment: &'a TestEnvironment) -> &'a TestTarget {
         self.own.as_ref().map_or(&environment.target, |own| &own.1)
