@@ -70,7 +70,7 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
             Some("a sign-in is in progress, or a user is signed in")
         }
         Action::SwitchBearer if model.other_bearer().is_none() => {
-            Some("there is no token; sign in on screen 1")
+            Some("sign in on screen 1 first; no token is stored")
         }
         Action::CopyAddress
             if !matches!(model.sign_in.state, SignInState::Waiting { .. } | SignInState::Device(_)) =>
@@ -78,7 +78,7 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
             Some("no sign-in is waiting")
         }
         Action::InspectToken if model.inspectable_tokens().is_empty() => {
-            Some("no user is signed in, and there is no backend client")
+            Some("no user is signed in, and the profile has no backend client")
         }
         Action::Find if model.list_rows().is_empty() => Some("the screen shows no list"),
         Action::CopyToken if model.sign_in.inspector.is_none() => Some("no token is inspected"),
@@ -112,7 +112,7 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
         | Action::SaveRequests
             if model.requests.exchanges.is_empty() =>
         {
-            Some("there are no requests")
+            Some("no request was sent")
         }
         Action::OpenPager if model.pager_text().is_none() => match model.screen {
             Screen::Files => Some("no resource is shown"),
@@ -120,7 +120,7 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
         },
         Action::CopyParameters if model.sent_parameters().is_none() => Some("no question was sent"),
         Action::CopyCommand if model.sent_command().is_none() => match model.screen {
-            Screen::Export => Some("there is no export"),
+            Screen::Export => Some("no export was started"),
             _ => Some("no question was sent"),
         },
         Action::ValidateConcept | Action::SubsumesConcept if model.home.selected_concept().is_none() => {
@@ -147,8 +147,12 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
             Some("the batch is open; Esc closes it")
         }
         Action::OpenHistory if model.history.is_empty() => Some("no question was sent"),
-        Action::OpenBelow if model.tree.neighbour(true).is_none() => Some("there is no concept below"),
-        Action::OpenAbove if model.tree.neighbour(false).is_none() => Some("there is no concept above"),
+        Action::OpenBelow if model.tree.neighbour(true).is_none() => {
+            Some("the concept has no concept below it")
+        }
+        Action::OpenAbove if model.tree.neighbour(false).is_none() => {
+            Some("the concept has no concept above it")
+        }
         Action::PreviousConcept if model.tree.history.is_empty() => Some("no concept was shown before"),
         Action::NextField | Action::PreviousField if !model.has_form() => Some("no form is open"),
         _ => None,

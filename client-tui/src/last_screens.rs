@@ -27,7 +27,6 @@ const MAX_FIELD: usize = 4 * 1024;
 #[serde(rename_all = "camelCase")]
 struct LastScreens {
     saved: Timestamp,
-    /// Title of the screen.
     screen: String,
     /// Name of the operation on the screen Codes.
     operation: String,

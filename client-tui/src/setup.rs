@@ -281,7 +281,6 @@ fn random_suffix() -> Result<String, CommandFailure> {
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// A new key on P-384.
 struct NewKey {
     /// Private key as PKCS #8 in PEM.
     pem: String,

@@ -117,7 +117,6 @@ async fn run_with_data(flags: &ServeFlags) -> ExitCode {
     }
 }
 
-/// Why [`serve`] ended.
 enum ServeEnd {
     Stopped,
     /// The operator has accepted a database that went back in time.

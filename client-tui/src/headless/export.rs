@@ -134,7 +134,7 @@ fn instant_or_folder(since: &str) -> Result<String, CommandFailure> {
         return match since.parse::<Timestamp>() {
             Ok(_) => Ok(since.to_owned()),
             Err(_) => Err(CommandFailure::Usage(format!(
-                "'{since}' is not an instant, such as 2026-01-31T00:00:00Z, and there is no folder of this name; name an instant or the folder of an earlier export"
+                "'{since}' is not an instant, such as 2026-01-31T00:00:00Z, and no folder has this name; name an instant or the folder of an earlier export"
             ))),
         };
     }

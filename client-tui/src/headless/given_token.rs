@@ -33,7 +33,7 @@ pub(super) fn read_token(file: &Path) -> Result<String, CommandFailure> {
         // The text may be a token: it is not repeated.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidFilename) => {
             Err(CommandFailure::Usage(format!(
-                "there is no file with that name; a token itself is not accepted as an argument, because all users of this \
+                "no file has that name; a token itself is not accepted as an argument, because all users of this \
                  machine can read arguments: store it in a file, write it to stdin (-), or set {TOKEN_VARIABLE}"
             )))
         }

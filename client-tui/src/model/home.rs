@@ -33,7 +33,6 @@ pub struct HomeScreen {
     pub first_code: Option<FoundConcept>,
     /// Id of the last requests for contents.
     contents_id: u64,
-    /// Id of the last search.
     search_id: u64,
     /// Id of the last question for a place.
     place_id: u64,

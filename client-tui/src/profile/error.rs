@@ -15,7 +15,7 @@ pub enum ProfileError {
     #[error("the profile file {} is invalid: {reason}", path.display())]
     ProfileFile { path: PathBuf, reason: String },
     /// The profile file has no such profile.
-    #[error("there is no profile '{name}'; {} has {known}", path.display())]
+    #[error("profile '{name}' does not exist; {} has {known}", path.display())]
     UnknownProfile { name: String, path: PathBuf, known: String },
     #[error("failed to write {}: {error}", path.display())]
     Write { path: PathBuf, error: std::io::Error },

@@ -459,7 +459,7 @@ fn a_profile_is_set_up_from_a_data_folder() {
     let bad: Vec<_> =
         findings.as_array().unwrap().iter().filter(|finding| finding["status"] != "ok").collect();
     assert!(bad.is_empty(), "{bad:?}");
-    check_code(&run_in(folder.path(), &["token", "--profile", "yours"]), 2, "there is no profile 'yours'");
+    check_code(&run_in(folder.path(), &["token", "--profile", "yours"]), 2, "profile 'yours' does not exist");
     let script = run_in(folder.path(), &["completions", "bash"]);
     assert!(String::from_utf8_lossy(&script.stdout).contains("validate-code"));
     let pages = folder.path().join("man");

@@ -147,7 +147,7 @@ fn h_and_l_walk_up_and_down() {
     let leaf = HierarchyConcept { parents: vec![label("cane", "Cane")], ..HierarchyConcept::default() };
     update(&mut model, Message::Tree(id, TreeAnswer::Concept(Ok(leaf))));
     assert_eq!(press(&mut model, KeyCode::Char('l')), []);
-    assert_eq!(model.notice.as_deref(), Some("Not possible: there is no concept below."));
+    assert_eq!(model.notice.as_deref(), Some("Not possible: the concept has no concept below it."));
     let id = asked(&press(&mut model, KeyCode::Char('h')), "cane");
     update(&mut model, Message::Tree(id, TreeAnswer::Concept(Ok(cane()))));
     press(&mut model, KeyCode::Down);

@@ -50,7 +50,6 @@ pub struct BoardServer {
     /// Lowest level of the requirements that are tested.
     #[serde(default = "must")]
     pub level: Level,
-    /// Folder of the configuration.
     #[serde(skip)]
     folder: PathBuf,
 }

@@ -27,7 +27,6 @@ pub fn page(columns: &[BoardColumn], time: jiff::Timestamp) -> String {
     frame("Conformance board", &head, &main)
 }
 
-/// The numbers of each server.
 fn servers(columns: &[BoardColumn]) -> Markup {
     html! {
         section aria-labelledby="servers" {

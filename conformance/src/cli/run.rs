@@ -322,7 +322,7 @@ pub fn exit_code(end: &RunEnd) -> ExitCode {
         RunEnd { interrupted: true, .. } => ExitCode::from(INTERRUPTED),
         end if end.summary.count_of_run() == 0 => {
             match &end.skip_reasons[..] {
-                [] => eprintln!("error: nothing was tested: there was no case"),
+                [] => eprintln!("error: nothing was tested: the selection has no case"),
                 reasons => {
                     eprintln!("error: nothing was tested: all cases were skipped, because");
                     reasons

@@ -113,7 +113,7 @@ pub async fn to_client(
                 None => {
                     let page = ShownPage { url: &request.url, html: &response.text() };
                     let next = script.run(target, cookies, person, page).await?;
-                    let next = next.ok_or_else(|| led_astray(&request, &response))?;
+                    let next = next.ok_or_else(|| unexpected_page(&request, &response))?;
                     // A script can lead to the client without a redirect.
                     if is_at_client(&next.url, redirect_uris) {
                         return Ok(Arrival { last: redirect_to(&next.url), url: next.url });
@@ -121,7 +121,7 @@ pub async fn to_client(
                     next
                 }
             },
-            _ => return Err(led_astray(&request, &response)),
+            _ => return Err(unexpected_page(&request, &response)),
         };
     }
     Err(SetupError::Failed(format!("the sign-in did not end after {HOPS} steps")))
@@ -145,7 +145,7 @@ pub async fn silently(
             let path = end.sent.url.path();
             Err(SetupError::Failed(format!("{path} shows a page, although prompt is none")))
         }
-        _ => Err(led_astray(&end.sent, &end.answer)),
+        _ => Err(unexpected_page(&end.sent, &end.answer)),
     }
 }
 
@@ -269,10 +269,10 @@ pub async fn page_behind(
                     () if response.media_type().as_deref() == Some("text/html") => {
                         Ok((PageKind::Error, response))
                     }
-                    () => Err(led_astray(&request, &response)),
+                    () => Err(unexpected_page(&request, &response)),
                 };
             }
-            _ => return Err(led_astray(&request, &response)),
+            _ => return Err(unexpected_page(&request, &response)),
         }
     }
     Err(SetupError::Failed(format!("there are more than {HOPS} redirects")))
@@ -293,7 +293,7 @@ fn redirect_to(url: &Url) -> Answer {
 
 fn redirect_of(request: &SentRequest, response: &Answer) -> Result<Url, SetupError> {
     let to = response.header("location").unwrap_or_default();
-    request.url.join(&to).map_err(|_| led_astray(request, response))
+    request.url.join(&to).map_err(|_| unexpected_page(request, response))
 }
 
 /// Returns whether a URL is one of the redirect URIs, apart from parameters.
@@ -302,7 +302,7 @@ fn is_at_client(url: &Url, redirect_uris: &[String]) -> bool {
     redirect_uris.iter().any(|uri| Url::parse(uri).is_ok_and(|expected| plain(&expected) == plain(url)))
 }
 
-fn led_astray(request: &SentRequest, response: &Answer) -> SetupError {
+fn unexpected_page(request: &SentRequest, response: &Answer) -> SetupError {
     let path = request.url.path();
     SetupError::Failed(match response.status {
         StatusCode::OK => format!("{path} shows a page that does not lead to the client"),

@@ -21,7 +21,6 @@ use crate::wire::exchange::SentRequest;
 use crate::wire::html_form;
 use crate::wire::variables::Variables;
 
-/// Member of the profile.
 const MEMBER: &str = "sign_in_requests";
 
 /// A request of a script, as the profile states it. It has one of `get`, `post` and `put`.

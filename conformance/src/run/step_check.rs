@@ -137,7 +137,7 @@ async fn check_expected_page(
         }
         // Another row reports a missing page.
         Err(difference) if is_about_page && !context.is_own_server(environment) => {
-            let reason = format!("there is no page: {difference}");
+            let reason = format!("the server shows no page: {difference}");
             return Err(CheckError::Ended(Verdict::Skip { reason }));
         }
         Err(difference) => differences.push(difference),

@@ -86,7 +86,7 @@ pub const PERMITS: [(Permit, &str, &str, &str); 12] = [
         Permit::SignOutPage,
         "sign-out-page",
         "OpenID Connect RP-Initiated Logout 2",
-        "the user is asked whether to sign out",
+        "a page asks the user whether to sign out",
     ),
 ];
 

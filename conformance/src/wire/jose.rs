@@ -134,7 +134,6 @@ pub fn is_signed(token: &str, keys: &Value) -> bool {
     candidates.any(|key| verify(key, &parts.header["alg"], message.as_bytes(), &signature).unwrap_or(false))
 }
 
-/// The algorithms that are verified.
 const ALGORITHMS: [&str; 12] = [
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "ES256K", "EdDSA",
     "Ed25519",

@@ -11,9 +11,7 @@ use serde_json::{Value, json};
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
-/// Time that an export takes.
 const EXPORT_TIME: Duration = Duration::from_millis(1500);
-/// Number of patients.
 const PATIENTS: usize = 4;
 /// Types that the server exports.
 const TYPES: [&str; 2] = ["Patient", "Observation"];

@@ -26,7 +26,6 @@ struct InterfaceMap {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
-    /// Page and heading.
     heading: String,
     /// Beginnings of the ids of the cases among which a line finds its own.
     cases: Vec<String>,

@@ -70,7 +70,6 @@ struct WireFault {
     /// Members by JSON pointer; those that do not exist are added to their object.
     #[serde(default)]
     set_json: BTreeMap<String, Value>,
-    /// JSON pointers.
     #[serde(default)]
     remove_json: Vec<String>,
     /// Regular expression and replacement.

@@ -22,7 +22,6 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Debug, Serialize)]
 struct CheckedPart {
     part: &'static str,
-    /// The result in words.
     result: String,
     /// The faults, each with the remedy.
     faults: Vec<String>,

@@ -37,7 +37,6 @@ pub struct ClockGuard {
     /// Seconds by which the wall clock is ahead of the clock of the database; 0 if the difference is
     /// accepted.
     ahead_of_database_s: AtomicI64,
-    /// Jumps are accepted at once.
     accepts_jumps: AtomicBool,
 }
 

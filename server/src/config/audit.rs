@@ -52,11 +52,11 @@ pub struct AuditConfig {
     pub keep_days: u32,
     /// Maximum size of all files in bytes; 0 for none.
     pub max_bytes: u64,
-    /// Where events are sent; `None` if they stay in the files.
+    /// Destination of events; `None` if they stay in the files.
     pub delivery: Option<DeliveryConfig>,
 }
 
-/// Where events are sent.
+/// Destination of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeliveryConfig {
     /// The destination.

@@ -71,7 +71,7 @@ pub struct Brand {
     pub logo: Option<Logo>,
     /// CSS that replaces the colours of the style sheet.
     pub colors: String,
-    /// Where faults of security are reported.
+    /// Address for reports of security faults.
     pub security_contact: Option<String>,
     /// The home page.
     pub home: HomePage,

@@ -81,9 +81,9 @@ choices!(
 /// The names of the variants of an enum, as its derived `Deserialize` passes them to the format.
 fn variant_names<T: DeserializeOwned>() -> &'static [&'static str] {
     let mut names: &[&str] = &[];
-    // The names are all that is read: there is no value.
+    // The names are all that is read: the member has no value.
     drop(T::deserialize(VariantNames(&mut names)));
-    assert!(!names.is_empty(), "the type is no enum");
+    assert!(!names.is_empty(), "the type is not an enum");
     names
 }
 
@@ -94,7 +94,7 @@ impl<'de> Deserializer<'de> for VariantNames<'_> {
     type Error = serde::de::value::Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
-        Err(Self::Error::custom("there is no value"))
+        Err(Self::Error::custom("the member has no value"))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(

@@ -27,7 +27,7 @@ pub const ENVIRONMENT: [(&str, &str); 7] = [
     (PASSWORD, "password of the database, if its URL contains none"),
     (
         PASSWORD_FILE,
-        "file with passwords of databases (`host:port:database:user:password`), if there is no other",
+        "file with passwords of databases (`host:port:database:user:password`), if no other is set",
     ),
     (
         "AWS_ACCESS_KEY_ID",

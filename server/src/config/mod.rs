@@ -120,7 +120,7 @@ pub struct Config {
     pub encryption: SecretEncryption,
     /// Settings of exports.
     pub bulk: BulkConfig,
-    /// Where files are kept.
+    /// Places of files.
     pub files: FilesConfig,
     /// Backups by schedule.
     pub backup: BackupConfig,

@@ -32,7 +32,7 @@ settings_table! {
         token_endpoint: Option<String> = None,
         /// URL of the key set.
         jwks_uri: Option<String> = None,
-        /// URL of the userinfo endpoint, which is asked for claims that the ID token lacks. With discovery,
+        /// URL of the userinfo endpoint, from which claims are read that the ID token lacks. With discovery,
         /// that of the discovery document.
         userinfo_endpoint: Option<String> = None,
         /// Client id of this server at the provider.

@@ -45,7 +45,7 @@ settings_table! {
         terminology: TerminologySection = TerminologySection::default(),
         /// Exports.
         bulk: BulkSection = BulkSection::default(),
-        /// Where files are kept.
+        /// Places of files.
         files: FilesSection = FilesSection::default(),
         /// Backups by schedule.
         backup: BackupSection = BackupSection::default(),

@@ -86,7 +86,7 @@ fn member<'a>(value: &'a Value, name: &str) -> &'a str {
 
 /// The path of a program beside this one for a shell, or its name if it is not there.
 fn program(name: &str) -> String {
-    let beside =
+    let program_here =
         std::env::current_exe().ok().map(|exe| exe.with_file_name(name)).filter(|path| path.is_file());
-    beside.map_or_else(|| name.to_owned(), |path| shell_word(&path))
+    program_here.map_or_else(|| name.to_owned(), |path| shell_word(&path))
 }

@@ -77,7 +77,6 @@ impl PathRoutes {
         }
     }
 
-    /// The value of `Allow`.
     fn allow(&self) -> String {
         let mut methods: Vec<_> = self.0.iter().map(|(_, route)| route.method.as_str()).collect();
         if self.0.iter().any(|(_, route)| route.allows_head()) {
@@ -104,7 +103,6 @@ static PATHS: LazyLock<matchit::Router<PathRoutes>> = LazyLock::new(|| {
     router
 });
 
-/// Number of routes.
 static ROUTES: LazyLock<usize> = LazyLock::new(|| routes::all().count());
 
 /// Builds a single filter that accepts everything and looks the path up in the tables: a chain of filters

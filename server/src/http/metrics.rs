@@ -92,7 +92,6 @@ async fn metrics_text(app: &Arc<App>) -> String {
     text
 }
 
-/// The values of one scrape.
 #[derive(Debug)]
 struct Scrape {
     routes: Vec<(&'static str, String, RouteCounts)>,

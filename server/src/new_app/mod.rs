@@ -112,7 +112,7 @@ async fn create(args: &NewAppArgs) -> Result<()> {
     let Some(example) = find(kind, language) else {
         let examples = EXAMPLES.iter().filter(|example| example.kind == kind);
         let languages: Vec<_> = examples.map(|example| value_name(&example.language)).collect();
-        bail!("there is no example of this kind in that language; use --language {}", languages.join(" or "));
+        bail!("no example of this kind exists in that language; use --language {}", languages.join(" or "));
     };
     let scope = args.scope.as_deref().unwrap_or(kind.default_scope());
     make_folder(&folder, 0o700).with_context(|| folder.display().to_string())?;

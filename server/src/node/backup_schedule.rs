@@ -23,7 +23,6 @@ const WARNING_INTERVAL: SignedDuration = SignedDuration::from_hours(1);
 struct BackupTurn {
     /// Id of the node; `None` if the store belongs to one server.
     node: Option<String>,
-    /// Id of the backup.
     backup: String,
 }
 

@@ -35,7 +35,6 @@ const EXPORTS: &str = "exports/";
 /// The parts of a server that a backup contains besides its store.
 pub struct BackupSources {
     data: PathBuf,
-    /// Bucket of `[files]`.
     bucket: Option<ObjectBucket>,
     access: BucketAccess,
     key: Option<Arc<BackupKey>>,

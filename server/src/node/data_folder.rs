@@ -59,8 +59,8 @@ fn stores_near(data: &Path) -> Vec<String> {
     let mut near = stores(Path::new("."));
     if let Some(parent) = data.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let beside: Vec<String> = stores(parent).iter().map(|path| name(Path::new(path))).collect();
-        let nearest = nearest_name(&name(data), beside.iter().map(String::as_str));
+        let neighbours: Vec<String> = stores(parent).iter().map(|path| name(Path::new(path))).collect();
+        let nearest = nearest_name(&name(data), neighbours.iter().map(String::as_str));
         near.extend(nearest.map(|nearest| parent.join(nearest).display().to_string()));
     }
     near.into_iter().take(MAX_SUGGESTED).collect()

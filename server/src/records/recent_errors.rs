@@ -39,7 +39,6 @@ impl<S: tracing::Subscriber> Layer<S> for KeepErrors {
     }
 }
 
-/// The texts of an event.
 #[derive(Default)]
 struct EventText {
     message: String,

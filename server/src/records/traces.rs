@@ -31,7 +31,6 @@ const SAMPLED: u8 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceContext {
     trace: [u8; 16],
-    /// Span of the request.
     span: [u8; 8],
     /// Span of the caller.
     parent: Option<[u8; 8]>,

@@ -18,14 +18,13 @@ const APP: &str = "https://app.example/cb";
 const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 
-/// Where the provider sends the claims of its user.
+/// The place of the claims in the messages of the provider.
 #[derive(Clone, Copy)]
 enum ClaimsIn {
     IdToken,
     Userinfo,
 }
 
-/// A running provider.
 struct Provider {
     child: Child,
     /// Stays open: the provider ends when it cannot write.
@@ -395,7 +394,6 @@ async fn a_person_never_comes_back_as_a_second_user() {
     assert_eq!(users().len(), all.len());
 }
 
-/// `auth_time` of the ID token.
 fn auth_time(tokens: &Value) -> Option<i64> {
     let claims = tokens["id_token"].as_str().unwrap().split('.').nth(1).unwrap();
     let claims: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).unwrap()).unwrap();

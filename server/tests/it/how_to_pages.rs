@@ -32,7 +32,6 @@ fn every_page_with_commands_is_followed() {
     assert!(pages > 15, "{pages} pages");
 }
 
-/// Follows a page.
 fn follow(page: &Page) {
     let programs = ["bash", "curl", "jq"];
     if programs.iter().all(|program| have(program, page.path)) {

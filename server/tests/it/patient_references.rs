@@ -117,7 +117,6 @@ fn minimal(kind: &str, id: &str) -> Value {
     resource
 }
 
-/// All resources of the law.
 fn resources(cases: &[ElementCase]) -> Vec<Value> {
     let mut all: Vec<Value> = ["in", "out"].map(|id| json!({ "resourceType": "Patient", "id": id })).into();
     all.push(json!({ "resourceType": "Group", "id": "limit", "type": "person", "actual": true,

@@ -27,7 +27,6 @@ pub struct Server {
     open: bool,
     /// Shell commands that prepare the process of the server.
     prepare: String,
-    /// The program.
     program: PathBuf,
     /// The socket that the server inherits.
     socket: Option<TcpListener>,

@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 
 use crate::support::Server;
 
-/// Number of codings.
 const CODINGS: usize = 10_000;
 /// Number of concurrent requests.
 const AT_ONCE: usize = 16;

@@ -6,7 +6,6 @@ use crate::driver::{Driver, have_browser};
 use crate::page_session::{Page, PageSession};
 use crate::support::{have, installed, python_packages};
 
-/// Follows a tutorial.
 fn follow(path: &'static str) {
     let output = PageSession::begin(&Page { path, ..Page::default() }).end();
     assert!(output > 0, "{path} shows no output");

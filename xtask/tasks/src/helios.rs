@@ -8,13 +8,11 @@ use anyhow::{Context as _, Result};
 
 use xtask::workspace::{cargo, check, target_dir};
 
-/// Version of the crates.
 const VERSION: &str = "0.2.7";
 
 /// A server of Helios.
 #[derive(Clone, Copy)]
 pub struct HeliosServer {
-    /// Name of its program.
     program: &'static str,
     /// Name of its crate.
     package: &'static str,

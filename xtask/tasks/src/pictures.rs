@@ -119,7 +119,6 @@ fn photograph(
     Ok(())
 }
 
-/// Starts a demo server.
 fn start_server(data: &Path) -> Result<ServerProcess> {
     let mut command = Command::new(target_dir().join("debug/trefoil"));
     command.args(["serve", "--demo", "--listen", "127.0.0.1:0", "--data"]).arg(data).current_dir(root());

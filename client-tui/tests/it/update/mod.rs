@@ -68,7 +68,7 @@ fn the_palette_finds_and_runs_commands() {
     press(&mut model, KeyCode::Char(':'));
     type_text(&mut model, "curl");
     press(&mut model, KeyCode::Enter);
-    assert_eq!(model.notice.as_deref(), Some("Not possible: there are no requests."));
+    assert_eq!(model.notice.as_deref(), Some("Not possible: no request was sent."));
     press(&mut model, KeyCode::Char(':'));
     press(&mut model, KeyCode::Esc);
     press(&mut model, KeyCode::Char('q'));

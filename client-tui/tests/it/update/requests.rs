@@ -85,7 +85,7 @@ fn a_path_is_typed_and_left_with_enter() {
     let mut model = model();
     press(&mut model, KeyCode::Char('5'));
     assert_eq!(press(&mut model, KeyCode::Char('/')), []);
-    assert!(!model.typing, "there are no requests");
+    assert!(!model.typing, "no request was sent");
     update(&mut model, Message::Exchanged(exchange(1, answered(200))));
     press(&mut model, KeyCode::Char('/'));
     type_text(&mut model, "$.q");

@@ -193,7 +193,7 @@ pub(crate) fn exchange_details(number: usize, of: usize, exchange: &ShownExchang
             pre tabindex="0" { code { (exchange.request) } }
             button type="button" data-copy hidden { "Copy as curl" }
         }
-        @if exchange.answer.is_empty() { p { "There was no response." } }
+        @if exchange.answer.is_empty() { p { "The server sent no response." } }
         @else { pre tabindex="0" { code { (exchange.answer) } } }
     }
 }

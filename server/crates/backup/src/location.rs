@@ -1,4 +1,4 @@
-//! Where backups are kept: a folder, or a part of a bucket.
+//! The place of backups: a folder, or a part of a bucket.
 
 use std::fmt;
 use std::fs::{self, Permissions};

@@ -16,12 +16,12 @@ pub(crate) const MARKER: &str = "transfer/state";
 pub enum Unfinished {
     /// A restore or copy into it was interrupted, or still runs.
     Incomplete {
-        /// Where its content comes from.
+        /// Source of its content.
         from: String,
     },
     /// Its content was copied elsewhere, and later writes would exist only here.
     Moved {
-        /// Where its content is now.
+        /// Place of its content now.
         to: String,
     },
 }

@@ -117,7 +117,7 @@ fn heads<'a>(backups: &[&'a Manifest]) -> Vec<&'a Manifest> {
     backups.iter().filter(is_last).copied().collect()
 }
 
-/// The last backup before a moment, of the only store whose backups tell its state at that moment.
+/// The last backup before a moment, of the only store whose backups contain its state at that moment.
 fn backup_before<'a>(
     name: &str,
     backups: &[&'a Manifest],

@@ -37,9 +37,7 @@ struct RecordLine {
 
 /// A row of a backup.
 pub(crate) trait Row: Sized {
-    /// Appends the row.
     fn append(self, out: &mut Vec<u8>);
-    /// Reads the next row.
     fn read(rows: &mut RowReader) -> Result<Self, String>;
 }
 

@@ -73,7 +73,7 @@ impl Exports {
         let location = response.header("content-location");
         let Some(status) = location.as_deref().and_then(|url| workload.path_of(url)) else {
             workload.violation(format!(
-                "the Content-Location of an export is no address of the server: {location:?}"
+                "the Content-Location of an export is not an address of the server: {location:?}"
             ));
             return None;
         };

@@ -32,7 +32,6 @@ pub async fn use_families(workload: &Workload, provider: Option<&str>) {
 struct Family {
     name: String,
     access: Vec<String>,
-    /// The newest one.
     refresh: Option<String>,
 }
 

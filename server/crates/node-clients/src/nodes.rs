@@ -18,7 +18,7 @@ pub trait Nodes: Send + Sync {
     /// The time since the start of the run.
     fn now(&self) -> Duration;
 
-    /// The time of day.
+    /// The time of the node.
     fn time(&self) -> Timestamp;
 
     /// Returns whether there is a balancer, which forwards each connection to one of the nodes.

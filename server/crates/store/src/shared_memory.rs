@@ -54,7 +54,7 @@ pub struct StoppingLink {
     stop: std::sync::Mutex<Option<(StoreStep, usize, StopPoint)>>,
 }
 
-/// Where a [`StoppingLink`] holds a step.
+/// The moment at which a [`StoppingLink`] holds a step.
 #[derive(Clone, Default)]
 pub struct StopPoint {
     reached: Arc<Notify>,

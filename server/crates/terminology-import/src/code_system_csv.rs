@@ -109,9 +109,7 @@ struct Preamble {
     header: ResourceHeader,
     /// Whether the parent of a code is the longest other code with which it begins.
     parents_by_prefix: bool,
-    /// Number of lines.
     lines: u64,
-    /// The line of the headings.
     headings: String,
 }
 

@@ -14,7 +14,7 @@ use std::{env, fs, io};
 
 /// Environment variable with the folder of `postgres` and `initdb`, if they are in none of the usual ones.
 pub const BIN_VARIABLE: &str = "TREFOIL_POSTGRES_BIN";
-/// Where Debian installs a folder for each version.
+/// Folder in which Debian installs a folder for each version.
 const DEBIAN: &str = "/usr/lib/postgresql";
 /// The user that Debian's package adds. The server refuses to run as root.
 const USER: &str = "postgres";
@@ -338,6 +338,6 @@ fn user_ids() -> io::Result<(u32, u32)> {
         Some((ids.next()?, ids.next()?))
     });
     ids.ok_or_else(|| {
-        io::Error::other(format!("there is no user '{USER}', and PostgreSQL does not run as root"))
+        io::Error::other(format!("user '{USER}' does not exist, and PostgreSQL does not run as root"))
     })
 }

@@ -1,4 +1,4 @@
-//! Where the program of the server is.
+//! The path of the program of the server.
 
 use std::ffi::OsString;
 use std::io;
@@ -32,8 +32,8 @@ pub fn program() -> Result<PathBuf, BuildError> {
     }
     let name = format!("trefoil{}", std::env::consts::EXE_SUFFIX);
     let own = std::env::current_exe().unwrap_or_default();
-    let beside = own.ancestors().skip(1).take(2).map(|folder| folder.join(&name));
-    beside.into_iter().find(|path| path.is_file()).map_or_else(build, Ok)
+    let candidates = own.ancestors().skip(1).take(2).map(|folder| folder.join(&name));
+    candidates.into_iter().find(|path| path.is_file()).map_or_else(build, Ok)
 }
 
 /// Builds the server with Cargo unless it is up to date, with optimisation if this program has it, and

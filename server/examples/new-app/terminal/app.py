@@ -21,7 +21,7 @@ class Callback(BaseHTTPRequestHandler):
         self.wfile.write(b"Signed in. You can close this page.")
 
     def log_message(self, *_):
-        """The address contains the code, which nobody else should see."""
+        """The address contains the code, which only this program should see."""
 
 
 # Any free port: native apps may use each (RFC 8252 section 7.3).

@@ -147,7 +147,7 @@ fn instant_or_folder(since: String) -> anyhow::Result<String> {
     if !Path::new(&since).is_dir() {
         ensure!(
             fhir::instant::parse(&since).is_ok(),
-            "'{since}' is not an instant, such as 2026-01-31T00:00:00Z, and there is no folder of this name; name an instant or the folder of an earlier export"
+            "'{since}' is not an instant, such as 2026-01-31T00:00:00Z, and no folder has this name; name an instant or the folder of an earlier export"
         );
         return Ok(since);
     }

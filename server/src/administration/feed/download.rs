@@ -33,13 +33,13 @@ pub(super) struct FeedReader<'a> {
     client: reqwest::Client,
 }
 
-/// Where a feed comes from. The addresses of its files can be relative to it.
+/// Source of a feed. The addresses of its files can be relative to it.
 enum FeedSource {
     File(PathBuf),
     Server(Url),
 }
 
-/// Where a file of a feed is.
+/// Place of a file of a feed.
 enum FileSource {
     Path(PathBuf),
     Server(Url),

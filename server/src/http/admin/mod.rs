@@ -122,7 +122,6 @@ async fn read_body(
         .map_err(|error| invalid_request(&format!("the body is not valid: {error}")))
 }
 
-/// The response with an answer.
 fn response(answer: Answer, row: &CommandRow, base_url: &str) -> Response {
     match answer {
         Answer::Done(_) | Answer::Told(_) => reply::no_store(reply::empty(StatusCode::NO_CONTENT)),

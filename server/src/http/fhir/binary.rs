@@ -103,7 +103,7 @@ impl RequestedForm {
             }
             let id = &resource.id;
             return Err(not_acceptable(format!(
-                "the data of Binary/{id} is not valid base64, so that there is no raw content; send 'Accept: application/fhir+json' to read the resource"
+                "the data of Binary/{id} is not valid base64, so that it has no raw content; send 'Accept: application/fhir+json' to read the resource"
             )));
         };
         let of_content = weights.of(&content.media_type);

@@ -303,7 +303,7 @@ impl EntryReader {
                 }
                 Ok(Err(error)) => vec![failed_entry(&error)],
                 Err(BudgetExhausted) => {
-                    let text = "there is no memory for this resource at the moment; read it again";
+                    let text = "the server has no memory for this resource at the moment; read it again";
                     let outcome = OperationOutcome::error(IssueCode::Throttled, text);
                     let status = StatusCode::SERVICE_UNAVAILABLE.to_string();
                     vec![json!({ "response": { "status": status, "outcome": outcome } }).to_string().into()]

@@ -52,7 +52,6 @@ fn check_accept(context: &RequestContext, also: &[&str]) -> Result<(), Problem> 
     Err(Problem::fhir(StatusCode::NOT_ACCEPTABLE, IssueCode::NotSupported, text))
 }
 
-/// Reads a JSON body.
 async fn json_body(context: &RequestContext, body: &mut RequestBody) -> Result<Bytes, Problem> {
     let wrong_type = match context.content_type() {
         Some(name) if JSON.contains(&name.as_str()) => None,

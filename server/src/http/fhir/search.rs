@@ -275,7 +275,6 @@ fn add_included(context: &RequestContext, bundle: &mut BundleWriter, included: I
 /// Cursor of a page that has only resources which are included for the matches of an earlier page.
 #[derive(Serialize, Deserialize)]
 struct IncludeCursor {
-    /// Ids of the matches.
     ids: Vec<String>,
     position: IncludePosition,
     /// Cursor of the page with the next matches.

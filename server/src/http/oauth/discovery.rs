@@ -38,7 +38,6 @@ fn claims() -> Vec<&'static str> {
     TOKEN_CLAIMS.into_iter().chain(CLAIMS.iter().map(|row| row.name)).collect()
 }
 
-/// The methods of confidential clients.
 fn confidential_methods() -> Vec<&'static str> {
     AuthMethod::ALL.iter().filter(|method| **method != AuthMethod::None).map(|method| method.name()).collect()
 }

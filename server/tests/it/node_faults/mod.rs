@@ -30,7 +30,6 @@ use real_nodes::{Clients, await_return, end_calmly};
 const EXPORTS: &str = "[bulk]\nfile_size = 20000\nlease_s = 2\n";
 /// Time that the bucket needs for each upload, so that faults occur during exports.
 const UPLOAD: Duration = Duration::from_millis(100);
-/// Types that are exported.
 const EXPORTED: [&str; 2] = ["Group", "Observation"];
 
 fn number(variable: &str, default: u64) -> u64 {

@@ -24,7 +24,6 @@ const STATES_WITH_FAULT: usize = 1_000;
 const RELEASES: [(&str, usize); 5] = [("a", 40), ("b", 700), ("a", 900), ("b", 50), ("a", 20)];
 /// The versions of the resource whose indexes are saved after the releases.
 const VERSIONS: [(u64, usize); 2] = [(5, 300), (9, 500)];
-/// Id of the resource.
 const RESOURCE: &str = "large";
 
 fn index(system: &str, concepts: usize) -> CodeSystemIndex {

@@ -28,7 +28,6 @@ folder = "/var/log/trefoil"
 /// Runs a command as the user of the service.
 const AS_USER: &str = "setpriv --reuid=trefoil --regid=trefoil --init-groups";
 
-/// A running container.
 struct Container {
     root: PathBuf,
     nspawn: Child,

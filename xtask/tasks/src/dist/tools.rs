@@ -11,7 +11,6 @@ use super::platform::{PLATFORMS, Platform};
 use xtask::workspace::{cargo, check, check_silently, root, target_dir};
 
 pub(super) struct Tools {
-    /// Folder of the programs.
     programs: PathBuf,
 }
 

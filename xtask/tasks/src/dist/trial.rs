@@ -14,7 +14,6 @@ use super::DistArgs;
 use super::debian_root::copy_minimal_debian;
 use xtask::workspace::{build, check, root, target_dir};
 
-/// The release of Debian.
 const DEBIAN: &str = "bookworm";
 /// Data folder and settings in the new system.
 const DATA: &str = "var/lib/trefoil";
@@ -264,7 +263,6 @@ fn use_service(system: &DebianRoot, base: &str) -> Result<()> {
     bail!("the export did not end")
 }
 
-/// The package of the server.
 fn package_file() -> Result<PathBuf> {
     let entries = fs::read_dir(target_dir().join("dist"))?;
     let mut paths = entries.filter_map(|entry| Some(entry.ok()?.path()));

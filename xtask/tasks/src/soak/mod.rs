@@ -144,7 +144,6 @@ pub fn run(args: &SoakArgs) -> Result<()> {
     Ok(())
 }
 
-/// Runs one fuzz target.
 fn run_target(name: &str, runs: u64) -> Result<()> {
     let Some(target) = name.strip_prefix(COVERAGE) else {
         return check(fuzz().args(["--exact", name]).env("TREFOIL_FUZZ_RUNS", runs.to_string()));

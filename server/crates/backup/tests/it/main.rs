@@ -136,7 +136,6 @@ fn selection(backup: Option<String>, at: Option<Timestamp>) -> RestoreSelection 
     RestoreSelection { backup, at, left_out: &["left-out/"], ..RestoreSelection::default() }
 }
 
-/// A key of backups.
 fn key(byte: u8) -> Arc<BackupKey> {
     Arc::new(BackupKey::from_base64(&STANDARD.encode([byte; 32])).unwrap())
 }

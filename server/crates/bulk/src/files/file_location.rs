@@ -14,7 +14,7 @@ use store::space::DiskSpace;
 
 use super::bucket_requests::{BucketRequests, CountingConnector};
 
-/// Where output files are kept.
+/// The place of output files.
 #[derive(Debug, Clone)]
 pub enum FileLocation {
     /// A folder.

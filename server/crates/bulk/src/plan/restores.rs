@@ -18,7 +18,6 @@ const MAX_RESTORES: usize = 10_000;
 struct Restore {
     /// The time of the last write that the store has.
     moment: Timestamp,
-    /// The time of the restore.
     restored: Timestamp,
 }
 

@@ -82,9 +82,9 @@ impl PrimitiveMembers {
     /// Adds a defect for each `null` of an array that has nothing but an id beside it.
     pub fn check_nulls(&self, structure: &Structure, defects: &mut ElementDefects, path: &ElementPath<'_>) {
         for (element, nulls) in &self.nulls {
-            let beside = self.companions.iter().find(|(companion, _)| companion == element);
-            let beside = beside.map_or(&[][..], |(_, present)| present);
-            for &index in nulls.iter().filter(|index| !beside.contains(index)) {
+            let companion = self.companions.iter().find(|(companion, _)| companion == element);
+            let companion_members = companion.map_or(&[][..], |(_, present)| present);
+            for &index in nulls.iter().filter(|index| !companion_members.contains(index)) {
                 defects.add_null(&path.element(structure.elements[*element].name).at(index));
             }
         }

@@ -48,7 +48,7 @@ pub struct InteractionState {
     consent: Option<ConsentAnswer>,
 }
 
-/// Where the text of the request is.
+/// Place of the text of the request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum RequestSource {

@@ -1,4 +1,4 @@
-//! Where the answer to an authorization request goes: to its redirect URI or to a page.
+//! The destination of the response to an authorization request: its redirect URI or a page.
 
 use store::StoreError;
 

@@ -237,7 +237,6 @@ fn parse_names<T: NamedValue>(member: &'static str, names: &[String]) -> Result<
     names.iter().enumerate().map(parse).collect()
 }
 
-/// The names of values.
 fn names_of<T: NamedValue>(values: &[T]) -> Vec<String> {
     values.iter().map(|value| value.name().to_owned()).collect()
 }

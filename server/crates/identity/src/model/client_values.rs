@@ -51,13 +51,10 @@ pub(crate) use named_values;
 
 /// A value that specifications name.
 pub(crate) trait NamedValue: Copy {
-    /// The names of all values.
     const NAMES: &[&str];
 
-    /// The value with this name.
     fn named(name: &str) -> Option<Self>;
 
-    /// The name.
     fn name(self) -> &'static str;
 }
 

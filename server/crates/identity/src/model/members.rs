@@ -474,7 +474,7 @@ client_members! {
             help: "Do not require PKCE (confidential clients only).",
             default: "true",
         }
-        /// Whether users are not asked for consent.
+        /// Whether users need not consent.
         first_party: bool { kind: MemberType::Boolean, flag: Some("first-party"), default: "false" }
     }
     stored {

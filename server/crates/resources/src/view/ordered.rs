@@ -37,7 +37,6 @@ enum EntrySource {
     Dates(TermName),
 }
 
-/// A place in an order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct OrderPlace {
     /// Milliseconds since 1970, or 0 in the order of ids.

@@ -17,7 +17,7 @@ fn deciding_members(kind: &str) -> &'static [&'static str] {
 }
 
 /// Checks that a write through a view of patients leaves the relation of a carer as it is. A new resource
-/// relates nobody until an administrator names it as the `fhirUser` of a user.
+/// has no effect until an administrator names it as the `fhirUser` of a user.
 ///
 /// # Errors
 /// Returns [`ResourceError::Relation`] if it does not.

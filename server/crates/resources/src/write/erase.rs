@@ -195,7 +195,6 @@ fn named_binaries(version: &Version, fhir_base: &str) -> Vec<ResourceKey> {
         .collect()
 }
 
-/// An erasure in progress.
 struct RecordErasure<'a> {
     store: &'a Store,
     fhir_base: &'a str,

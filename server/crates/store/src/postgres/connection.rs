@@ -142,7 +142,6 @@ impl ConnectionManager {
         }
     }
 
-    /// The host to connect to.
     async fn host(&self, config: Config, tls: &MakeRustlsConnect) -> Result<DatabaseHost, StoreError> {
         let hosts = hosts(&config);
         if hosts.is_empty() {

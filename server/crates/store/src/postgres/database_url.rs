@@ -13,7 +13,7 @@ use super::failure::chain;
 use super::limits::DatabaseLimits;
 use crate::StoreError;
 
-/// Where the password of a database comes from, if its URL contains none. A file is read for each new
+/// Source of the password of a database whose URL contains none. A file is read for each new
 /// connection, so that a rotated password needs no restart.
 #[derive(Clone, PartialEq, Eq)]
 pub enum DatabasePassword {

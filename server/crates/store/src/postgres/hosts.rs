@@ -30,7 +30,6 @@ pub(super) struct DatabaseHost {
     pub config: Config,
 }
 
-/// The answer of a host.
 #[derive(Debug, Clone)]
 enum HostAnswer {
     Writable(WritableHost),

@@ -170,7 +170,6 @@ async fn digest(store: &Store) -> Result<u128, StoreError> {
 
 /// The expected content after each request.
 struct Expected {
-    /// The answer to each request.
     answers: Vec<String>,
     /// The digest after each number of requests.
     digests: Vec<u128>,

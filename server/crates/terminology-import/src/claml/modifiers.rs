@@ -101,7 +101,7 @@ impl ClamlModifiers {
                     next.extend(extend_code(builder, code, &used, subclasses)?);
                 }
                 added += next.len();
-                // Where no ending fits, the code stays as it is, and a later modifier can still apply.
+                // If no ending fits, the code stays as it is, and a later modifier can still apply.
                 if !next.is_empty() {
                     codes = next;
                 }

@@ -182,7 +182,7 @@ impl<'a> UnitParser<'a> {
         }
         match &out.special {
             Some(special) if is_product => {
-                Err(format!("'{special}' has a scale of its own, and is no factor of another unit"))
+                Err(format!("'{special}' has a scale of its own, and cannot be a factor of another unit"))
             }
             _ => Ok(out),
         }

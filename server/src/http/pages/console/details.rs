@@ -19,7 +19,7 @@ pub async fn show_user(context: &RequestContext) -> Result<Response, Problem> {
     let params = context.params();
     let name = params.get("name").unwrap_or_default();
     let Some(user) = context.app.identity.users.user_by_name(name, context.now).await? else {
-        return Err(Problem::page(StatusCode::NOT_FOUND, "There is no user with this name."));
+        return Err(Problem::page(StatusCode::NOT_FOUND, "No user has this name."));
     };
     let methods = context.app.identity.sign_in.sign_in_methods(&user.sub, context.now).await?;
     let (app, of_user) = (&context.app, json!({ "user": { "name": name } }));
@@ -73,7 +73,7 @@ pub async fn show_client(context: &RequestContext) -> Result<Response, Problem> 
     let id = params.get("id").unwrap_or_default();
     let records = records_of(&context.app, Some("client"), "show", json!({ "client_id": id })).await;
     let Some(client @ Value::Object(members)) = records.first() else {
-        return Err(Problem::page(StatusCode::NOT_FOUND, "There is no client with this id."));
+        return Err(Problem::page(StatusCode::NOT_FOUND, "No client has this id."));
     };
     let content = html! {
         (back())

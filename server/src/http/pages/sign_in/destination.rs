@@ -1,4 +1,4 @@
-//! Where the browser goes after a sign-in.
+//! The destination of the browser after a sign-in.
 
 use identity::params::Params;
 use maud::{Markup, html};

@@ -57,7 +57,7 @@ pub struct BulkClock {
 /// Settings of bulk export.
 #[derive(Debug, Clone)]
 pub struct BulkOptions {
-    /// Where the output files are kept.
+    /// Place of the output files.
     pub files: FileLocation,
     /// Base URL of the FHIR interface. The URLs of jobs and files are below its path `/bulk`.
     pub fhir_base: String,

@@ -12,7 +12,6 @@ use trefoil_bulk::{ExportLevel, GroupLeavers};
 use super::{Kept, SECOND, apply_lists, group_of};
 use crate::support::{BASE, Setup, cases, finish, in_database, wait};
 
-/// A change of a setup.
 #[derive(Debug, Clone)]
 enum Change {
     Patient(usize, u8),

@@ -48,7 +48,6 @@ fn write() -> impl Strategy<Value = Write> {
     ]
 }
 
-/// A Group with these Patients.
 fn group_of<I: std::fmt::Display>(patients: impl IntoIterator<Item = I>) -> Value {
     let member = |id: I| json!({ "entity": { "reference": format!("Patient/{id}") } });
     json!({ "member": patients.into_iter().map(member).collect::<Vec<_>>() })

@@ -171,13 +171,13 @@ impl SearchValue {
                 dates(place.data, value).iter().any(|date| compare_dates(*prefix, *wanted, *date))
             }
             Self::Number(prefix, range, number) => {
-                value.get().parse().is_ok_and(|date| compare(*prefix, *range, *number, date, date))
+                value.get().parse().is_ok_and(|own| compare(*prefix, *range, *number, own, own))
             }
             Self::Quantity(prefix, range, number, unit) if place.data == "Range" => {
                 quantity_range(value).is_some_and(|own| own.is(*prefix, *range, *number, unit))
             }
             Self::Quantity(prefix, range, number, unit) => {
-                quantity(value).is_some_and(|date| date.is(*prefix, *range, *number, unit))
+                quantity(value).is_some_and(|quantity| quantity.is(*prefix, *range, *number, unit))
             }
             Self::Reference(target) => target.is_of(place, value, fhir_base),
             Self::StartsWith(wanted) => {
@@ -196,9 +196,9 @@ impl SearchValue {
                 let is_same = if place.data == "id" { str::eq } else { folded_case };
                 let is_implicit = matches!(system, System::Is(system) if place.system == Some(system));
                 let system = if is_implicit { &System::Any } else { system };
-                tokens(place, value).iter().any(|date| date.is(system, code.as_deref(), is_same))
+                tokens(place, value).iter().any(|token| token.is(system, code.as_deref(), is_same))
             }
-            Self::Uri(wanted) => text(value).is_some_and(|date| is_uri(&date, wanted)),
+            Self::Uri(wanted) => text(value).is_some_and(|uri| is_uri(&uri, wanted)),
         }
     }
 }

@@ -24,7 +24,7 @@ const CODING_STEPS: usize = 50;
 /// One coding, with what was reported about it so far.
 pub(super) struct CodingValidation<'v, 'a, 'r, 'q> {
     validator: &'v CodingValidator<'a, 'r>,
-    /// Where the coding is in the request.
+    /// Place of the coding in the request.
     path: CodingPath,
     result: CodingResult<'q>,
 }

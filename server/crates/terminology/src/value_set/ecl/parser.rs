@@ -241,7 +241,6 @@ impl<'t> EclParser<'t> {
         Ok(profile)
     }
 
-    /// Takes `-WORD` or `_WORD`.
     fn take_suffix(&mut self, word: &str) -> bool {
         let here = self.at;
         let is_next = (self.take("-") || self.take("_")) && self.take_keyword(word);
