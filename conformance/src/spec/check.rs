@@ -52,11 +52,34 @@ fn check_ids(spec: &Specification, faults: &mut Vec<String>) {
     }
 }
 
+/// Words that hide the server, the endpoint or the client that a gist is about.
+const HIDING_WORDS: [&str; 8] =
+    ["nobody", "everybody", "somebody", "whoever", "nothing", "told", "tells", "says"];
+/// Words with which no gist begins, because its subject would come later.
+const LATE_SUBJECTS: [&str; 6] = ["What", "Whose", "Those", "It", "They", "There"];
+
+/// The reason why testers of other servers cannot read a gist without the code; `None` if they can.
+fn gist_fault(gist: &str) -> Option<String> {
+    let mut words = gist.split(|c: char| !c.is_alphanumeric() && c != '_');
+    if let Some(first) = LATE_SUBJECTS.iter().find(|word| gist.split(' ').next() == Some(word)) {
+        return Some(format!(
+            "the gist begins with '{first}'; begin with the server, the endpoint or the value"
+        ));
+    }
+    if let Some(word) = words.find(|word| HIDING_WORDS.contains(&word.to_lowercase().as_str())) {
+        return Some(format!("the gist has the word '{word}'; name the server, the client or the member"));
+    }
+    (!gist.ends_with('.')).then(|| "the gist does not end with a full stop".to_owned())
+}
+
 fn check_requirements(spec: &Specification, faults: &mut Vec<String>) {
     let covered: BTreeSet<_> = spec.cases.iter().flat_map(|case| &case.covers).collect();
     for requirement in &spec.requirements {
         if !covered.contains(&requirement.id) {
             faults.push(format!("{} has no case", requirement.id));
+        }
+        if let Some(fault) = gist_fault(&requirement.gist) {
+            faults.push(format!("{}: {fault}", requirement.id));
         }
         if requirement.standard.is_some() == requirement.house.is_some() {
             faults.push(format!("{} needs either 'standard' or 'house'", requirement.id));
@@ -175,6 +198,21 @@ mod tests {
                     || FILES.iter().any(|(file, _)| *file == name),
                 "{name} is not in the list of tables"
             );
+        }
+    }
+
+    #[test]
+    fn gists_name_their_subject() {
+        for (gist, fault) in [
+            ("The token endpoint accepts a code only once.", None),
+            ("It is left out of the response.", Some("begins with 'It'")),
+            ("The client is told the error.", Some("the word 'told'")),
+            ("The token endpoint returns nothing.", Some("the word 'nothing'")),
+            ("The server refuses it", Some("a full stop")),
+        ] {
+            let found = gist_fault(gist);
+            assert_eq!(found.is_some(), fault.is_some(), "{gist}: {found:?}");
+            assert!(fault.is_none_or(|part| found.unwrap().contains(part)), "{gist}");
         }
     }
 
