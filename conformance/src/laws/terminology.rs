@@ -238,7 +238,7 @@ pub fn get_equals_post(test: &LawTest<'_>) -> Result<(), Broken> {
 fn compared(
     by_get: &crate::wire::exchange::Answer,
     by_post: &crate::wire::exchange::Answer,
-    shown: Vec<ShownExchange>,
+    exchanges: Vec<ShownExchange>,
 ) -> Finding {
     let parts = |response: &crate::wire::exchange::Answer| {
         let body = response.json().unwrap_or_default();
@@ -250,7 +250,8 @@ fn compared(
         let values = named.iter().flatten().map(Value::to_string);
         std::iter::once(status.to_string()).chain(values).collect::<Vec<_>>().join(", ")
     };
-    (get != post).then(|| failure(shown, format!("GET answers {}; POST answers {}", text(&get), text(&post))))
+    (get != post)
+        .then(|| failure(exchanges, format!("GET answers {}; POST answers {}", text(&get), text(&post))))
 }
 
 /// A question: operation and parameters with name, type and value.

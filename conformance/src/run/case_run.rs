@@ -63,13 +63,13 @@ async fn try_shared(
         return Err(verdict);
     }
     let mut context = context.for_another_case();
-    let shown = shown(request, exchanged);
+    let texts = exchange_texts(request, exchanged);
     let exchanged = exchanged.clone();
     let differences =
         compare(environment, &mut context, step, request, exchanged, &mut SeenParts::new()).await?;
     match differences.is_empty() {
         true => Ok(()),
-        false => Err(Verdict::Fail(CaseFailure { exchanges: vec![shown], differences })),
+        false => Err(Verdict::Fail(CaseFailure { exchanges: vec![texts], differences })),
     }
 }
 
@@ -203,7 +203,7 @@ async fn try_step(
         if let Some(verdict) = step_check::untested(environment, context, step, &exchanged.answer) {
             return Err(verdict);
         }
-        exchanges.push(shown(&request, &exchanged));
+        exchanges.push(exchange_texts(&request, &exchanged));
         let differences = compare(environment, context, step, &request, exchanged, &mut seen_parts).await?;
         if !differences.is_empty() {
             return Ok(differences);
@@ -213,7 +213,7 @@ async fn try_step(
 }
 
 /// The texts of an exchange for reports.
-fn shown(request: &SentRequest, exchanged: &Exchanged) -> ShownExchange {
+fn exchange_texts(request: &SentRequest, exchanged: &Exchanged) -> ShownExchange {
     ShownExchange { request: exchange::curl(request), answer: exchange::shown(&exchanged.answer) }
 }
 

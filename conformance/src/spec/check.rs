@@ -210,9 +210,9 @@ mod tests {
             ("The token endpoint returns nothing.", Some("the word 'nothing'")),
             ("The server refuses it", Some("a full stop")),
         ] {
-            let found = gist_fault(gist);
-            assert_eq!(found.is_some(), fault.is_some(), "{gist}: {found:?}");
-            assert!(fault.is_none_or(|part| found.unwrap().contains(part)), "{gist}");
+            let actual = gist_fault(gist);
+            assert_eq!(actual.is_some(), fault.is_some(), "{gist}: {actual:?}");
+            assert!(fault.is_none_or(|part| actual.unwrap().contains(part)), "{gist}");
         }
     }
 

@@ -121,11 +121,11 @@ fn for_each_row(
     reader: &mut ReleaseReader<'_, '_>,
     name: &str,
     headings: &[&'static str],
-    needed: usize,
+    required: usize,
     mut row: impl FnMut(&[&str]) -> Result<(), String>,
 ) -> Result<(), ImportError> {
     match find_file(reader.source, name) {
-        Some(file) => CsvTable::open(reader.source, &file, headings, needed)?.for_each_row(&mut row),
+        Some(file) => CsvTable::open(reader.source, &file, headings, required)?.for_each_row(&mut row),
         None => Ok(()),
     }
 }

@@ -221,7 +221,7 @@ pub(super) struct CsvTable<'s> {
 
 impl<'s> CsvTable<'s> {
     /// Opens a file of the release and finds its columns, ignoring the case of the headings. The first
-    /// `needed` columns are required. The other columns may be missing, as in older releases, and are then
+    /// `required` columns are required. The other columns may be missing, as in older releases, and are then
     /// read as empty.
     ///
     /// # Errors
@@ -230,7 +230,7 @@ impl<'s> CsvTable<'s> {
         source: &'s mut ReleaseSource,
         name: &str,
         headings: &[&str],
-        needed: usize,
+        required: usize,
     ) -> Result<Self, ImportError> {
         let mut input = source.read(name).map_err(unreadable(name))?;
         let uncounted = uncounted(&mut *input).map_err(unreadable(name))?;
@@ -244,7 +244,7 @@ impl<'s> CsvTable<'s> {
                 ImportError::at_line(name, 1, format_args!("no column has the heading '{expected_heading}'"))
             };
             match header.iter().position(is_it) {
-                None if index < needed => Err(missing()),
+                None if index < required => Err(missing()),
                 // A missing column gets a position past the end of every line, so its fields are empty.
                 column => Ok(column.unwrap_or(usize::MAX)),
             }

@@ -7,6 +7,7 @@
 //! | [`files`] | layout, file comments, unfinished code |
 //! | [`module_cycles`] | no cycle among the top-level modules of a crate |
 //! | [`file_circles`] | few and small circles of files that import each other |
+//! | [`names`] | locals and parameters say what a thing is |
 //! | [`prose`] | words and openings that comments, messages, documents and rows must not contain |
 //! | [`line_width`] | comments wrap at the width of rustfmt, documents at 120 columns |
 //! | [`module_tables`] | tables of modules are complete |
@@ -26,6 +27,7 @@ mod line_width;
 mod links;
 mod module_cycles;
 mod module_tables;
+mod names;
 mod prose;
 mod source_text;
 
@@ -58,6 +60,7 @@ pub fn run() -> Result<()> {
     module_cycles::check(&sources, &mut faults);
     file_circles::check(&sources, &mut faults);
     module_tables::check(&sources, &mut faults);
+    names::check(&sources, &mut faults);
     prose::check(&sources, &documents, &tables, &mut faults);
     line_width::check(&sources, &documents, &mut faults)?;
     links::check(&documents, &tables, &mut faults);

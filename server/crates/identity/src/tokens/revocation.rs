@@ -71,18 +71,18 @@ impl RevocationList {
         Ok(self.ledger.get(&ledger_keys::revocation(kind, id), now).await?.is_some())
     }
 
-    /// `true` if the consent was withdrawn after the grant was issued at `granted`.
+    /// `true` if the consent was withdrawn after the grant was issued at `grant_time`.
     pub(crate) async fn is_consent_withdrawn(
         &self,
         sub: &str,
         client_id: &str,
-        granted: Timestamp,
+        grant_time: Timestamp,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
         let withdrawn = self
             .ledger
             .read_record::<Timestamp>(&ledger_keys::withdrawn_consent(sub, client_id), now)
             .await?;
-        Ok(withdrawn.is_some_and(|withdrawn| granted <= withdrawn.value))
+        Ok(withdrawn.is_some_and(|withdrawn| grant_time <= withdrawn.value))
     }
 }

@@ -81,9 +81,9 @@ async fn rights_count_in_sign_ins_of_their_provider_and_for_their_age() {
     let clinic = provider("Clinic", &["nurse", "boss"]);
     identity.provider_rules.configure(vec![provider("Other", &["nurse", "boss"]), clinic.clone()]);
     let sub = sign_in(identity, &clinic, 0).await.sub;
-    let check = async |by, second, expected: &str, ended| {
+    let check = async |by, second, expected: &str, has_ended| {
         let current = rights(identity, &sub, by, second).await;
-        assert_eq!(current, (expected.to_owned(), ended), "{by:?} {second}");
+        assert_eq!(current, (expected.to_owned(), has_ended), "{by:?} {second}");
     };
     check(CLINIC, 1, ALL, false).await;
     check(SignedInBy::UnnamedProvider, 1, ALL, false).await;

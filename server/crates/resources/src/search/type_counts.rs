@@ -55,16 +55,16 @@ impl TypeCounts {
 async fn follow(
     store: &Store,
     kind: &'static str,
-    known: TypeCount,
+    cached: TypeCount,
     seq: Seq,
 ) -> Result<Option<u64>, StoreError> {
-    let Some(between) = seq.0.checked_sub(known.seq.0).filter(|between| *between <= MAX_CHANGES) else {
+    let Some(between) = seq.0.checked_sub(cached.seq.0).filter(|between| *between <= MAX_CHANGES) else {
         return Ok(None);
     };
     if between == 0 {
-        return Ok(Some(known.count));
+        return Ok(Some(cached.count));
     }
-    let mut changes = store.changes(known.seq, between as usize).await?;
+    let mut changes = store.changes(cached.seq, between as usize).await?;
     changes.retain(|change| change.seq <= seq);
     if changes.len() as u64 != between {
         return Ok(None);
@@ -72,9 +72,9 @@ async fn follow(
     let of_type = changes.into_iter().filter(|change| change.key.kind == kind);
     let ids: BTreeSet<String> = of_type.map(|change| change.key.id).collect();
     let ids: Vec<String> = ids.into_iter().collect();
-    let before = count_live(store, kind, &ids, known.seq).await?;
+    let before = count_live(store, kind, &ids, cached.seq).await?;
     let now = count_live(store, kind, &ids, seq).await?;
-    Ok((known.count + now).checked_sub(before))
+    Ok((cached.count + now).checked_sub(before))
 }
 
 /// The number of these resources that exist at a sequence number.

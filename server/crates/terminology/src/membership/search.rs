@@ -352,10 +352,10 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
         let requested = self.wanted_version(include);
         let lists = |code: &str| include.listed.as_ref().and_then(|list| list.get(code));
         let same_expression = self.listed_expression(include)?;
-        let member = |system, concept, listed| CodeMatch {
+        let member = |system, concept, list_code| CodeMatch {
             system,
             concept,
-            listed,
+            listed: list_code,
             set,
             written_version: include.version.as_deref(),
             is_of_all: include.listed.is_none() && include.filters.is_empty(),

@@ -142,26 +142,26 @@ pub(crate) fn supplements_of<'a, 's>(
 /// Designations of a value set are additional (R4), so they do not replace the display.
 pub(crate) fn default_display<'a>(
     concept: Option<(&'a CodeSystem, u32)>,
-    listed: Option<(&'a ListedCode, Option<&'a str>)>,
+    list_entry: Option<(&'a ListedCode, Option<&'a str>)>,
 ) -> Option<ConceptText<'a>> {
     let own =
-        listed.and_then(|(listed, language)| Some(ConceptText::own(listed.display.as_deref()?, language)));
+        list_entry.and_then(|(code, language)| Some(ConceptText::own(code.display.as_deref()?, language)));
     own.or_else(|| concept.and_then(|(system, concept_number)| system.display_text(concept_number)))
 }
 
-/// All texts of a concept, the default display first. `listed` is the entry in the list of a value set, and
+/// All texts of a concept, the default display first. `list_entry` is the entry in the list of a value set, and
 /// the language of the value set.
 pub(crate) fn collect_texts<'a>(
     concept: Option<(&'a CodeSystem, u32)>,
-    listed: Option<(&'a ListedCode, Option<&'a str>)>,
+    list_entry: Option<(&'a ListedCode, Option<&'a str>)>,
     supplements: &[LoadedSupplement<'a>],
     budget: &Budget<'_>,
 ) -> Result<Vec<TextWithUse<'a>>, TxError> {
     budget.spend(supplements.len())?;
     let mut out: Vec<TextWithUse<'a>> =
-        default_display(concept, listed).map(TextWithUse::of).into_iter().collect();
-    if let Some((listed, _)) = listed {
-        out.extend(listed.designations.iter().map(|designation| TextWithUse {
+        default_display(concept, list_entry).map(TextWithUse::of).into_iter().collect();
+    if let Some((code, _)) = list_entry {
+        out.extend(code.designations.iter().map(|designation| TextWithUse {
             display: ConceptText {
                 kind: designation.kind,
                 ..ConceptText::own(&designation.text, designation.language.as_deref())

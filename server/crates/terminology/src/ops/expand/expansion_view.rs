@@ -103,7 +103,7 @@ impl<'a> ExpansionView<'a, '_> {
     pub(super) fn page_rows(
         &self,
         members: &ValueSetMembers<'a>,
-        shown: usize,
+        length: usize,
     ) -> Result<Vec<ContainsRow<'a>>, TxError> {
         // Versions are written only if the value set uses several versions of a code system.
         let mut versions = HashMap::new();
@@ -114,7 +114,7 @@ impl<'a> ExpansionView<'a, '_> {
             *several |= *first != version;
         }
         let mut out = Vec::new();
-        let (mut skip, mut left) = (self.request.offset, shown);
+        let (mut skip, mut left) = (self.request.offset, length);
         for part in &members.parts {
             let with_version = versions.get(part.url).is_some_and(|(_, several)| *several);
             let repeated = self.repeated_extensions(part);

@@ -114,12 +114,12 @@ impl ValueSetFilter {
         &self,
         system: &CodeSystem,
         hierarchy: &ConceptHierarchy,
-        named: u32,
+        root: u32,
         among: &mut ConceptSet,
         budget: &Budget<'_>,
     ) -> Result<(), Unprocessable> {
         if matches!(self.op, FilterOperator::ChildOf) {
-            let children = hierarchy.children(named);
+            let children = hierarchy.children(root);
             budget.spend(children.len())?;
             let mut reached = ConceptSet::empty(hierarchy.len());
             children.into_iter().for_each(|concept| reached.insert(concept));
@@ -127,16 +127,16 @@ impl ValueSetFilter {
             return Ok(());
         }
         let is_above = matches!(self.op, FilterOperator::Generalizes);
-        let reached = walk(system, hierarchy, named, is_above, budget)?;
+        let reached = walk(system, hierarchy, root, is_above, budget)?;
         match self.op {
             FilterOperator::IsNotA => among.subtract(&reached),
             _ => among.intersect(&reached),
         }
         match self.op {
-            FilterOperator::DescendentOf => among.remove(named),
+            FilterOperator::DescendentOf => among.remove(root),
             FilterOperator::DescendentLeaf => {
                 budget.spend(reached.count())?;
-                among.remove(named);
+                among.remove(root);
                 among.retain(|concept| hierarchy.is_leaf(concept));
             }
             _ => {}

@@ -401,15 +401,15 @@ impl ValueSetFilter {
         &self,
         hierarchy: &ConceptHierarchy,
         concept: u32,
-        named: u32,
+        root: u32,
         is_reached: impl FnOnce() -> bool,
     ) -> bool {
         match self.op {
             FilterOperator::IsA | FilterOperator::Generalizes => is_reached(),
-            FilterOperator::DescendentOf => concept != named && is_reached(),
+            FilterOperator::DescendentOf => concept != root && is_reached(),
             FilterOperator::IsNotA => !is_reached(),
-            FilterOperator::ChildOf => hierarchy.parents(concept).contains(&named),
-            _ => concept != named && is_reached() && hierarchy.is_leaf(concept),
+            FilterOperator::ChildOf => hierarchy.parents(concept).contains(&root),
+            _ => concept != root && is_reached() && hierarchy.is_leaf(concept),
         }
     }
 
