@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::matcher::Difference;
@@ -16,7 +17,7 @@ use crate::spec::Specification;
 use crate::spec::case::{Case, Step};
 use crate::wire::build::{BuildError, build_request};
 use crate::wire::exchange::{self, SentRequest};
-use crate::wire::variables::UnknownVariable;
+use crate::wire::variables::{ANSWERED_AT, UnknownVariable};
 
 /// Maximum number of repetitions of a request on a server that the suite did not start: more would use up
 /// what the server grants to one client.
@@ -82,6 +83,7 @@ async fn share(environment: &TestEnvironment, case: &Case) -> Result<SharedExcha
             build_request(&step.request, &context.vars).map_err(|error| not_built(environment, error))?;
         match send_step(environment, context, step, &request).await {
             Ok(exchanged) => {
+                context.vars.set(ANSWERED_AT, Timestamp::now().as_millisecond());
                 context.deletions.extend(deletion_of_export(&request, &exchanged.answer));
                 Ok(SharedExchange { context: context.for_another_case(), request, exchanged })
             }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 
 use crate::wire::adapt::ADAPT;
-use crate::wire::variables::{UnknownVariable, Variables};
+use crate::wire::variables::{ANSWERED_AT, UnknownVariable, Variables};
 
 /// Matchers, which are texts with a special meaning in expectations, and what they match.
 pub const MATCHERS: &[(&str, &str)] = &[
@@ -169,7 +169,7 @@ pub fn text(
         "$unshared" => actual.and_then(Value::as_str).is_none_or(is_unshared),
         _ => {
             let actual_text = actual.and_then(Value::as_str);
-            if let Some(value) = measure(pattern, actual) {
+            if let Some(value) = measure(pattern, actual, vars) {
                 match value {
                     Ok(fits) => fits,
                     Err(reason) => {
@@ -235,11 +235,11 @@ fn is_other(vars: &Variables) -> bool {
 
 /// Compares a value with a matcher that measures it: `$number`, `$within` or `$bits`. Returns `None` for
 /// other patterns.
-fn measure(pattern: &str, actual: Option<&Value>) -> Option<Result<bool, String>> {
+fn measure(pattern: &str, actual: Option<&Value>, vars: &Variables) -> Option<Result<bool, String>> {
     let (name, range) = pattern.strip_prefix('$')?.split_once(':')?;
     let number_or_bits = match name {
         "number" => actual.and_then(number),
-        "within" => actual.and_then(seconds_from_now),
+        "within" => actual.and_then(|value| seconds_from_response(value, vars)),
         "bits" => actual.and_then(Value::as_str).map(random_bits),
         _ => return None,
     };
@@ -264,9 +264,10 @@ fn number(value: &Value) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// The time from now to a time in seconds.
-fn seconds_from_now(value: &Value) -> Option<f64> {
-    let now = Timestamp::now().as_millisecond() as f64 / 1000.0;
+/// The time from the response to a time in seconds.
+fn seconds_from_response(value: &Value, vars: &Variables) -> Option<f64> {
+    let answered_ms = vars.get(ANSWERED_AT).and_then(Value::as_i64);
+    let now = answered_ms.unwrap_or_else(|| Timestamp::now().as_millisecond()) as f64 / 1000.0;
     if let Some(seconds) = value.as_f64() {
         // NumericDate has seconds, and `now` has fractions.
         return Some(seconds - now.floor());
@@ -390,6 +391,16 @@ mod tests {
         check(json!({ "$several": { "a": 1 } }), json!([{}]), &[]);
         check(json!({ "$several": "$number" }), json!([1, "x"]), &[r#"body[1]: "x" instead of $number"#]);
         check(json!({ "$most": 1 }), json!([1]), &["body: the row says '$most', which means nothing"]);
+    }
+
+    #[test]
+    fn times_are_compared_with_that_of_a_shared_response() {
+        let mut vars = Variables::default();
+        vars.set(ANSWERED_AT, 1_800_000_000_000_i64);
+        let mut out = Vec::new();
+        let at_once = json!(1_800_000_001);
+        json("body", &json!("$within:0..2"), Some(&at_once), &vars, &mut out).unwrap();
+        assert_eq!(out, Vec::<String>::new());
     }
 
     #[test]

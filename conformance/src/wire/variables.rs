@@ -12,6 +12,10 @@ use crate::spec::request::OPERATIONS;
 #[error("unknown variable '${0}'")]
 pub struct UnknownVariable(pub String);
 
+/// Variable with the time of a response in milliseconds since 1970, if the response is compared later because
+/// several cases share it.
+pub const ANSWERED_AT: &str = "answered_at";
+
 /// Values by name. A dotted path refers to a value within another one.
 #[derive(Debug, Clone, Default)]
 pub struct Variables(Map<String, Value>);

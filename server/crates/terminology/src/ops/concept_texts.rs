@@ -149,8 +149,8 @@ pub(crate) fn default_display<'a>(
     own.or_else(|| concept.and_then(|(system, concept_number)| system.display_text(concept_number)))
 }
 
-/// All texts of a concept, the default display first. `list_entry` is the entry in the list of a value set, and
-/// the language of the value set.
+/// All texts of a concept, the default display first. `list_entry` is the entry in the list of a value set,
+/// and the language of the value set.
 pub(crate) fn collect_texts<'a>(
     concept: Option<(&'a CodeSystem, u32)>,
     list_entry: Option<(&'a ListedCode, Option<&'a str>)>,
