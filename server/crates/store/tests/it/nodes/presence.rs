@@ -90,7 +90,7 @@ async fn a_database_that_went_back_in_time_is_refused_until_the_operator_accepts
         }
         until_beaten(&client).await;
         save_tables(&client, "complete").await;
-        // The node may increment its number once more before the tables are restored.
+        // The node may increment its number again before the tables are restored.
         client.batch_execute("UPDATE complete.node SET beat = beat + 1000").await.unwrap();
         restore_tables(&client, "saved").await;
         let other = Store::postgres(engine.url.as_ref().unwrap(), DatabaseLimits::default()).await.unwrap();
