@@ -45,8 +45,9 @@ fn expected_version(context: &RequestContext) -> Result<ExpectedVersion, Problem
         if value.trim() == "*" && context.header(header::IF_MATCH).is_none() {
             return Ok(ExpectedVersion::Absent);
         }
-        let text = "If-None-Match of a write must be '*'";
-        return Err(Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text));
+        let text =
+            format!("If-None-Match is '{value}'; a write may have '*' without If-Match, or only If-Match");
+        return Err(Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, &text));
     }
     let Some(value) = context.header(header::IF_MATCH).map(str::trim) else {
         return Ok(ExpectedVersion::Anything);

@@ -149,7 +149,7 @@ impl<'t> ExpressionParser<'t> {
         let value = if self.take("(") {
             self.depth += 1;
             if self.depth > DEEPEST {
-                return Err(self.expected("expected no deeper nesting"));
+                return Err(self.expected("expected at most 8 nested expressions"));
             }
             let body = self.parse_body()?;
             self.require(")", "expected ',', '{' or ')'")?;
@@ -246,7 +246,7 @@ mod tests {
             "expected '{', because attributes precede groups at character 32",
         );
         let nested = format!("125605004:{}71341001{}", "363698007=(71341001:".repeat(9), ")".repeat(9));
-        assert!(parse(&nested).unwrap_err().to_string().starts_with("expected no deeper nesting"));
+        assert!(parse(&nested).unwrap_err().to_string().starts_with("expected at most 8 nested expressions"));
         let joined = |count: usize| vec!["125605004"; count].join("+");
         assert!(parse(&joined(MOST_FOCUS)).is_ok());
         check(
