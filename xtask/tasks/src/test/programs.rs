@@ -69,11 +69,11 @@ pub const PIPELINE_TESTS: [(&str, &[&str]); 9] = [
 /// Programs that take longest. They start first, so that none of them runs alone at the end.
 const LONGEST: [&str; 8] = [
     "trefoil-server it",
+    "trefoil-conformance it",
+    "trefoil-store it",
     "trefoil-simulation it",
     "trefoil-tui it",
     "trefoil-conformance rows",
-    "trefoil-store it",
-    "trefoil-conformance it",
     "trefoil-bulk it",
     "trefoil-resources it",
 ];
