@@ -13,7 +13,6 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 /// A pseudo-terminal.
 pub struct PseudoTerminal {
-    /// Side of the terminal.
     screen: File,
     /// Side of the program.
     pub program: OwnedFd,

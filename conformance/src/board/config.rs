@@ -38,7 +38,6 @@ pub struct BoardServer {
     /// is stopped after its run.
     #[serde(default)]
     start: Vec<String>,
-    /// Address of the server.
     url: Option<String>,
     /// File or name of its profile.
     profile: Option<String>,

@@ -41,7 +41,6 @@ struct FaultTable {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WireFault {
-    /// Area and slug.
     name: String,
     /// The fault as a tester sees it.
     #[expect(dead_code, reason = "a text for readers")]
@@ -52,7 +51,6 @@ struct WireFault {
     law: Option<String>,
     /// Lowest level at which the suite must find it; `must` if it is missing.
     level: Option<String>,
-    /// Regular expression for the path.
     path: String,
     /// Method of the request; all if it is missing.
     method: Option<String>,
@@ -72,7 +70,6 @@ struct WireFault {
     set_json: BTreeMap<String, Value>,
     #[serde(default)]
     remove_json: Vec<String>,
-    /// Regular expression and replacement.
     replace_in_body: Option<[String; 2]>,
     /// Regular expression and replacement in the query of a request, or in its form.
     replace_in_request: Option<[String; 2]>,
@@ -191,12 +188,10 @@ impl WireFault {
 #[derive(Clone)]
 struct FaultyProxy {
     faults: Arc<Mutex<Vec<WireFault>>>,
-    /// Number of answers so far.
     count: Arc<AtomicUsize>,
     /// Successful answers by request, for faults that replay them.
     seen: Arc<Mutex<HashMap<String, Response<Vec<u8>>>>>,
     client: reqwest::Client,
-    /// Base URL of the server.
     upstream: Arc<str>,
 }
 

@@ -61,7 +61,6 @@ fn count(server: &Server, folder: &Path, send: &dyn Fn(&mut Connection, usize)) 
     annotated(&dump)
 }
 
-/// Sends a command to callgrind.
 fn control(server: &Server, args: &[&str]) {
     let mut control = Command::new("callgrind_control");
     let output = control.args(args).arg(server.process_id().to_string()).output();

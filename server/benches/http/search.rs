@@ -150,7 +150,6 @@ fn write(path: &Path, count: u64) {
     out.flush().expect("the file can be written");
 }
 
-/// Copies the resources into PostgreSQL.
 async fn copy(url: &str, files: &[&Path]) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("the database accepts");
     tokio::spawn(connection);

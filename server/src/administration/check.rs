@@ -25,7 +25,6 @@ struct CheckedPart {
     result: String,
     /// The faults, each with the remedy.
     faults: Vec<String>,
-    /// Further facts for the operator.
     notes: Vec<String>,
 }
 

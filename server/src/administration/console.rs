@@ -17,7 +17,6 @@ const READING: &str = "{spinner} {wide_msg}\n  [{wide_bar}] {bytes} of {total_by
 pub struct Console {
     /// Whether results are JSON.
     json: bool,
-    /// Whether progress is not printed.
     quiet: bool,
     /// Progress bar. `None` if standard error is not a terminal.
     bar: Option<ProgressBar>,

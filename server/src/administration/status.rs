@@ -47,7 +47,6 @@ pub struct ServerStatus {
     /// The nodes that share the store; empty if it belongs to one server.
     #[schemars(with = "Vec<Map<String, Value>>")]
     nodes: Vec<NodePresence>,
-    /// End of the certificate's validity.
     certificate_until: Option<String>,
     time: String,
     /// Parts that do not work, each with the reason.

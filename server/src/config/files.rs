@@ -210,7 +210,6 @@ impl FilesSection {
         }
     }
 
-    /// The settings without the secret.
     fn describe(&self) -> String {
         let text = |value: &Option<Spanned<String>>| value.as_ref().map(|value| value.as_ref().clone());
         format!(

@@ -189,7 +189,6 @@ thread_local! {
 }
 
 impl CachedTime {
-    /// The present time.
     fn now() -> String {
         let now = Timestamp::now();
         let (second, micros) = (now.as_second(), now.subsec_microsecond().unsigned_abs());

@@ -32,7 +32,6 @@ const SAMPLED: u8 = 1;
 pub struct TraceContext {
     trace: [u8; 16],
     span: [u8; 8],
-    /// Span of the caller.
     parent: Option<[u8; 8]>,
     is_sampled: bool,
 }
@@ -61,7 +60,6 @@ fn read_parent(header: &str) -> Option<([u8; 16], [u8; 8], u8)> {
     (is_known && trace != [0; 16] && parent != [0; 8]).then_some((trace, parent, flags))
 }
 
-/// Decodes lower-case hexadecimal digits.
 fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
     let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     if text.len() != 2 * N || !text.bytes().all(is_hex) {

@@ -222,7 +222,6 @@ async fn write_during(server: &Server, token: &str, name: &str, command: &str) -
     (written, output.unwrap())
 }
 
-/// Checks that these resources exist.
 async fn check_written(server: &Server, token: &str, name: &str, count: u32) {
     for number in 0..count {
         let url = format!("{}/Group/{name}-{number}", server.fhir());

@@ -58,7 +58,6 @@ fn every_fenced_block_is_accepted_by_the_program_that_reads_it() {
     }
 }
 
-/// Checks the configuration of Prometheus.
 fn check_scrape_configuration(place: &str, text: &str) {
     if !have("promtool", "the scrape configuration of the documentation") {
         return;

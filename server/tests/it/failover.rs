@@ -19,7 +19,6 @@ use crate::support::Server;
 struct Pair {
     primary: TestDatabase,
     standby: TestDatabase,
-    /// The URL with both hosts.
     url: String,
 }
 

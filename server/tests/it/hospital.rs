@@ -89,7 +89,6 @@ impl Provider {
     }
 }
 
-/// Whether oidc-provider is installed.
 fn have_provider() -> bool {
     let package = clients().join("node_modules/oidc-provider");
     have("node", "oidc-provider") && installed("oidc-provider", &package)

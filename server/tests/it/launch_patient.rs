@@ -41,7 +41,6 @@ async fn begin(browser: &mut Browser<'_>, server: &Server) -> String {
     begin_with(browser, server, SCOPE).await
 }
 
-/// Signs in for these scopes.
 async fn begin_with(browser: &mut Browser<'_>, server: &Server, scope: &str) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.extend_pairs([

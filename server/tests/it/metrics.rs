@@ -60,7 +60,6 @@ async fn scrape(address: &str) -> String {
     response.text().await.unwrap()
 }
 
-/// The value of a series.
 #[track_caller]
 fn value(text: &str, series: &str) -> f64 {
     let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));

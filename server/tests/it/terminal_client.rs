@@ -105,7 +105,6 @@ struct CuttingProxy {
     port: u16,
     /// Number of bytes of the server after which all connections are cut.
     limit: Arc<AtomicU64>,
-    /// Whether new connections are refused.
     down: Arc<AtomicBool>,
 }
 

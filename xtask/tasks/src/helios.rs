@@ -14,7 +14,6 @@ const VERSION: &str = "0.2.7";
 #[derive(Clone, Copy)]
 pub struct HeliosServer {
     program: &'static str,
-    /// Name of its crate.
     package: &'static str,
     /// Variable that names the program to the tests.
     pub variable: &'static str,

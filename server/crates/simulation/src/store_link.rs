@@ -32,7 +32,6 @@ pub enum LinkState {
 /// The link between one node and the store, or the bucket.
 pub struct NodeLink {
     state: Mutex<(LinkState, Rng)>,
-    /// Maximum duration of a step.
     slowest: Duration,
 }
 

@@ -148,7 +148,6 @@ pub(crate) struct WriteRound<'a, P> {
     pub records: Vec<RecordPut>,
     /// Counters after all requests of the round.
     pub counters: StoreCounters,
-    /// Counters before the round.
     first: StoreCounters,
 }
 

@@ -93,7 +93,6 @@ pub(super) struct ProgressMeter<'p> {
 struct ReportedBytes<'p> {
     bytes: u64,
     of: u64,
-    /// File of the last report.
     file: String,
     reported: u64,
     progress: &'p mut dyn FnMut(ReleaseProgress<'_>),

@@ -32,7 +32,6 @@ pub(super) struct SyslogServer {
     host: String,
     port: u16,
     tls: bool,
-    /// Name of this server.
     node: String,
     /// The connection, once there was one.
     connection: Option<Box<dyn Connection>>,

@@ -31,7 +31,6 @@ const AS_USER: &str = "setpriv --reuid=trefoil --regid=trefoil --init-groups";
 struct Container {
     root: PathBuf,
     nspawn: Child,
-    /// Process id of its systemd.
     leader: String,
 }
 

@@ -25,7 +25,6 @@ const OWN_SETTING: &str = "\n[log]\nformat = \"json\"\n";
 struct DebianRoot(PathBuf);
 
 impl DebianRoot {
-    /// Makes a minimal system.
     fn create(folder: &Path) -> Result<Self> {
         copy_minimal_debian("debian-root", DEBIAN, "", folder)?;
         Ok(Self(folder.to_owned()))

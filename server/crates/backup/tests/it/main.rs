@@ -116,7 +116,6 @@ async fn put(store: &Store, key: &str, value: &str, now: Timestamp) {
     store.write(vec![LedgerWrite::put(key, value.to_owned(), Expect::Any)], now).await.unwrap();
 }
 
-/// Makes a backup without files.
 async fn back_up(store: &Store, location: &BackupLocation, full: bool, now: Timestamp) -> Manifest {
     let options = BackupOptions { full, ..BackupOptions::default() };
     trefoil_backup::back_up(store, location, options, async || Ok(Vec::new()), now, &mut |_| {})

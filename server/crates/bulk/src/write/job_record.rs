@@ -25,7 +25,6 @@ pub(crate) struct JobRecord {
     duration: SignedDuration,
     /// End of the lease as it was acquired.
     until: Timestamp,
-    /// Revision of the last write.
     revision: Mutex<u64>,
 }
 

@@ -13,7 +13,6 @@ use crate::storage::records;
 #[derive(Clone)]
 pub(crate) struct RevocationList {
     ledger: Arc<EpochLedger>,
-    /// Knowledge of the last restore.
     restored: Arc<Mutex<Option<KnownRestore>>>,
 }
 

@@ -37,7 +37,6 @@ struct CachedToken {
     epoch: u64,
     /// Revision of the key ring that verified the signature.
     ring: u64,
-    /// Generation of the configured providers.
     rules: u64,
 }
 

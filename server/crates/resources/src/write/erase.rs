@@ -219,10 +219,8 @@ struct RecordErasure<'a> {
 /// Facts for the erasure of a resource, from its versions.
 #[derive(Default)]
 struct ExaminedVersions {
-    /// Number of the newest version.
     newest: Option<u64>,
     count: u64,
-    /// Time of the earliest version.
     since: Option<Timestamp>,
     terms: BTreeSet<IndexTerm>,
     binaries: Vec<ResourceKey>,

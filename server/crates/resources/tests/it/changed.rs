@@ -45,7 +45,6 @@ fn query((bounds, code): &Search) -> String {
 struct History {
     resources: Resources,
     time: i64,
-    /// The number of writes.
     count: u64,
     /// The type, id, number and body of each stored resource, in the order of their last changes.
     live: Vec<(&'static str, String, u64, String)>,

@@ -141,7 +141,6 @@ pub(super) struct WriterThread {
     elapsed: MonotonicClock,
     /// Time without a write after which the store is considered idle.
     idle_after: Duration,
-    /// Counters after the last round.
     counters: StoreCounters,
     /// The types that have at least one version.
     kinds: HashSet<String>,
@@ -317,7 +316,6 @@ impl WriterThread {
         }
     }
 
-    /// Erases resources.
     fn erase(&mut self, erasures: Vec<Erasure>) -> Result<Seq, StoreError> {
         let counters = StoreCounters { seq: self.counters.seq + 1, ..self.counters };
         self.write_alone(counters, |engine, entries| {
@@ -333,7 +331,6 @@ impl WriterThread {
         self.write_alone(self.counters, removals).map(drop)
     }
 
-    /// Replaces the compartments of resources.
     fn reassign(&mut self, reassignments: &[Reassignment]) -> Result<Seq, StoreError> {
         let counters = StoreCounters { seq: self.counters.seq + 1, ..self.counters };
         self.write_alone(counters, |engine, entries| {

@@ -67,7 +67,6 @@ pub(super) struct Presence {
     is_announced: AtomicBool,
     /// Set while the database is refused. Nothing is read or written meanwhile.
     is_refused: AtomicBool,
-    /// Why it is refused.
     refusal: StdMutex<String>,
     /// The numbers of the last acknowledged rounds, by the id of the writer task.
     rounds: StdMutex<HashMap<String, i64>>,
@@ -158,7 +157,6 @@ impl Presence {
         self.refuse(refusal_text(host, evidence));
     }
 
-    /// Uses the database again.
     fn permit(&self) {
         if self.is_refused.swap(false, Ordering::AcqRel) {
             tracing::warn!("the database has everything that this node knows, and is used again");

@@ -101,7 +101,6 @@ pub(crate) struct CodeSystem {
     /// Defining relationships of each concept: group, type and value.
     attributes: RowColumn<[u32; 3]>,
     subset_names: CodeTable,
-    /// Members of each subset, sorted.
     subsets: RowColumn<u32>,
     members: MemberColumns,
     identifiers: IdentifierColumns,

@@ -17,7 +17,6 @@ pub(super) enum SourceColumn {
 /// The concepts with each value of one property: adjacent in `concepts`, sorted by the number of the value.
 #[derive(Debug, Default)]
 pub(crate) struct ValueSources {
-    /// The values in ascending order.
     values: Vec<u32>,
     /// End of the concepts of each value.
     ends: Vec<u32>,

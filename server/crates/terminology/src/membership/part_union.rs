@@ -12,7 +12,6 @@ use crate::model::{Budget, TxError};
 struct SystemUnion<'a> {
     system: Option<&'a CodeSystem>,
     bits: ConceptSet,
-    /// Listed codes without an ordinal.
     unknown_codes: HashSet<&'a str>,
     /// The same codes in lower case, if the system ignores case.
     folded: HashSet<String>,

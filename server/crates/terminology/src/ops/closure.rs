@@ -52,7 +52,6 @@ struct ClosureSystem {
 struct AddedCode(String, u64);
 
 impl ClosureTable {
-    /// Number of codes.
     fn len(&self) -> usize {
         self.systems.iter().map(|system| system.codes.len()).sum()
     }

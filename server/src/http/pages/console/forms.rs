@@ -129,7 +129,6 @@ pub(super) fn forms(
     }
 }
 
-/// The field of a flag.
 fn field(argument: &Arg, action: &str) -> Markup {
     let name = argument.get_id().as_str();
     let id = format!("{action}-{name}");

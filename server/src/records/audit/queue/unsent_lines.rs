@@ -42,7 +42,6 @@ pub struct LineBatch {
     /// The lines, without their line feeds.
     pub lines: Vec<String>,
     name: String,
-    /// Position after the last line.
     end: u64,
 }
 
@@ -250,7 +249,6 @@ mod tests {
         file.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Sends everything that waits.
     fn send(lines: &mut UnsentLines, most: usize) -> Vec<String> {
         let mut lines_sent = Vec::new();
         while let Some(batch) = lines.next(most).unwrap() {
