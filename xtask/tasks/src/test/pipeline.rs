@@ -15,7 +15,7 @@ use xtask::workspace::{document, lint, target_dir};
 const PLANTED_FAULTS: usize = 12;
 /// Seeds of the simulation after those of the test command, divided among processes.
 const FIRST_SEED: u64 = 7;
-const SEEDS_OF_A_PROCESS: u64 = 97;
+const SEEDS_OF_A_PROCESS: u64 = 57;
 const SIMULATIONS: u64 = 2;
 
 /// Message of the suite if it cannot start a database.
