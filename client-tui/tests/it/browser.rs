@@ -6,8 +6,8 @@ use test_parties::BrowserCookies;
 /// The action of a form, and its fields.
 pub type FilledForm = (String, Vec<(String, String)>);
 
-/// Follows redirects and submits the forms that `answer` fills in. It gets the path and the text of a page,
-/// and returns `None` for the last page, which is returned. `ca` has the only certificates to trust.
+/// Follows redirects and submits the forms that `fill_form` fills in. It gets the path and the text of a
+/// page, and returns `None` for the last page, which is returned. `ca` has the only certificates to trust.
 pub async fn submit_forms(
     ca: Option<&[u8]>,
     start: &str,

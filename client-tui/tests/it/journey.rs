@@ -1,8 +1,6 @@
 //! A journey through the screens from sign-in to the deletion of an export, with the real event loop and the
 //! real server.
 
-use std::time::Duration;
-
 use jiff::{SignedDuration, Timestamp};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -24,6 +22,7 @@ use trefoil_tui::profile::choice::ProfileSource;
 use trefoil_tui::runtime::{self, ProfileEffects};
 use url::Url;
 
+use crate::pty::PATIENCE;
 use crate::server::{Server, browse};
 use crate::support::Programs;
 
@@ -148,7 +147,7 @@ async fn a_user_signs_in_sends_queries_exports_and_signs_out() {
         }
     };
     let running = runtime::run(&mut terminal, model, effects, input, Programs, observe);
-    let end = tokio::time::timeout(Duration::from_secs(60), running).await;
+    let end = tokio::time::timeout(PATIENCE, running).await;
     ticking.abort();
     let Ok(model) = end else { panic!("stuck at:\n{}", terminal.backend()) };
     let model = model.unwrap();

@@ -24,6 +24,7 @@ use trefoil_tui::update::update;
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
+use crate::pty::PATIENCE;
 use crate::support::{CLOCK, Programs, confirm, model, now, press, type_text, wait};
 
 fn choice(name: Option<&str>, server: &str) -> ProfileChoice {
@@ -211,7 +212,7 @@ async fn nothing_of_the_old_server_is_left_after_a_change() {
     };
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
     let running = runtime::run(&mut terminal, model, effects, input, Programs, observe);
-    let end = tokio::time::timeout(Duration::from_secs(20), running).await;
+    let end = tokio::time::timeout(PATIENCE, running).await;
     let Ok(model) = end else { panic!("stuck at:\n{}", terminal.backend()) };
     let model = model.unwrap();
     assert_eq!(model.about.base_url, other.uri());

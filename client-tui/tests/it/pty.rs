@@ -11,6 +11,9 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
+/// Time after which something that a test waits for counts as stuck. Busy machines are slow.
+pub const PATIENCE: Duration = Duration::from_secs(180);
+
 /// A pseudo-terminal.
 pub struct PseudoTerminal {
     screen: File,
@@ -46,21 +49,29 @@ impl PseudoTerminal {
 
     /// Reads the output of the program until it contains this text. Panics if it does not within a minute.
     pub fn read_until(&mut self, text: &str) -> String {
+        let read = self.read_for(PATIENCE, text);
+        read.unwrap_or_else(|output| panic!("{text:?} is not shown, only {output:?}"))
+    }
+
+    /// Reads the output of the program until it contains this text, or for this time. Without the text, the
+    /// error is the output.
+    pub fn read_for(&mut self, patience: Duration, text: &str) -> Result<String, String> {
         let mut bytes = Vec::new();
         let mut buffer = [0; 4096];
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + patience;
         while !String::from_utf8_lossy(&bytes).contains(text) {
             match self.screen.read(&mut buffer) {
                 Ok(size) if size > 0 => bytes.extend_from_slice(&buffer[..size]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let output = String::from_utf8_lossy(&bytes);
-                    assert!(Instant::now() < deadline, "{text:?} is not shown, only {output:?}");
+                    if Instant::now() >= deadline {
+                        return Err(String::from_utf8_lossy(&bytes).into_owned());
+                    }
                     std::thread::sleep(Duration::from_micros(200));
                 }
                 _ => break,
             }
         }
-        String::from_utf8_lossy(&bytes).into_owned()
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Types a text.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::{LocalModes, tcgetattr};
 
-use crate::pty::PseudoTerminal;
+use crate::pty::{PATIENCE, PseudoTerminal};
 use crate::signals::{ENTER, LEAVE};
 
 /// The query of the background colour.
@@ -28,7 +28,7 @@ fn client(folder: &tempfile::TempDir) -> Command {
 /// The exit code of a program that must end by itself.
 #[track_caller]
 fn exit_code(child: &mut Child) -> Option<i32> {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
         if let Some(status) = child.try_wait().unwrap() {
             return status.code();
@@ -113,7 +113,7 @@ fn a_suspended_program_leaves_the_terminal_and_comes_back() {
         }
         terminal.read_until(LEAVE);
         let stat = format!("/proc/{}/stat", child.id());
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + PATIENCE;
         while !std::fs::read_to_string(&stat).unwrap().contains(") T ") {
             assert!(Instant::now() < deadline, "the program is not stopped");
             std::thread::sleep(Duration::from_millis(10));
@@ -163,7 +163,7 @@ fn any_size_is_drawn() {
         terminal.send("2365");
     }
     // crossterm reads a key that arrives together with a change of the size only at the next key.
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + PATIENCE;
     let code = loop {
         terminal.send("q");
         std::thread::sleep(Duration::from_millis(100));

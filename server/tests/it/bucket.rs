@@ -12,7 +12,7 @@ use test_object_store::{ACCESS_KEY_ID, BUCKET, Fault, REGION, SECRET_ACCESS_KEY,
 
 use crate::cluster::start_nodes;
 use crate::nodes::{token_from, until};
-use crate::support::Server;
+use crate::support::{PATIENCE, Server};
 
 /// Number of imported patients, and the resulting number of files.
 const PATIENTS: usize = 3_000;
@@ -98,7 +98,7 @@ async fn manifest(node: &Server, path: &str, token: &str) -> Value {
             return response.json().await.unwrap();
         }
         assert_eq!(response.status(), StatusCode::ACCEPTED);
-        assert!(begun.elapsed() < Duration::from_secs(100), "the export does not end");
+        assert!(begun.elapsed() < PATIENCE, "the export does not end");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -192,7 +192,7 @@ async fn nodes_share_exports_and_releases_through_a_bucket() {
     nodes[2].start();
     let start = Instant::now();
     while unused.exists() || !std::fs::read(index).is_ok_and(|bytes_on_disk| bytes_on_disk == bytes) {
-        assert!(start.elapsed() < Duration::from_secs(30), "the bucket has {:?}", files_in(&objects));
+        assert!(start.elapsed() < PATIENCE, "the bucket has {:?}", files_in(&objects));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(new.exists());
@@ -202,7 +202,7 @@ async fn nodes_share_exports_and_releases_through_a_bucket() {
     let await_shared = async || {
         let start = Instant::now();
         while shared() < 6 {
-            assert!(start.elapsed() < Duration::from_secs(30), "{} files", shared());
+            assert!(start.elapsed() < PATIENCE, "{} files", shared());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
@@ -227,7 +227,7 @@ async fn nodes_share_exports_and_releases_through_a_bucket() {
     assert!(nodes[1].trefoil(&["release", "remove", id]).status.success());
     let start = Instant::now();
     while shared() > 3 {
-        assert!(start.elapsed() < Duration::from_secs(30), "{} files", shared());
+        assert!(start.elapsed() < PATIENCE, "{} files", shared());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let list = String::from_utf8(nodes[0].trefoil(&["release", "list"]).stdout).unwrap();
@@ -312,7 +312,7 @@ async fn completed_exports(node: &Server) -> Vec<String> {
         if !jobs.is_empty() {
             return jobs;
         }
-        assert!(start.elapsed() < Duration::from_secs(30), "no completed export is in the audit log");
+        assert!(start.elapsed() < PATIENCE, "no completed export is in the audit log");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -353,7 +353,7 @@ async fn another_node_completes_the_export_of_a_killed_one() {
     // The bucket is away from the first upload on, so that the node is killed in the middle.
     let start = Instant::now();
     while !bucket.take_requests().iter().any(|request| request.starts_with("PUT")) {
-        assert!(start.elapsed() < Duration::from_secs(60), "nothing is uploaded");
+        assert!(start.elapsed() < PATIENCE, "nothing is uploaded");
         tokio::task::yield_now().await;
     }
     bucket.fail(Fault::SlowDown, usize::MAX);

@@ -1,9 +1,9 @@
 //! Tests of passkeys in a real browser with the virtual authenticator of WebDriver.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::driver::{Driver, have_browser};
-use crate::support::Server;
+use crate::support::{PATIENCE, Server};
 
 impl Driver {
     /// Waits until the page has this heading.
@@ -15,7 +15,7 @@ impl Driver {
                 return;
             }
             let page = self.run("return document.body?.innerText ?? ''").await;
-            assert!(start.elapsed() < Duration::from_secs(30), "{heading}: the page is {page}");
+            assert!(start.elapsed() < PATIENCE, "{heading}: the page is {page}");
             tokio::task::yield_now().await;
         }
     }

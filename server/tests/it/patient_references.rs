@@ -2,7 +2,6 @@
 //! them, for every element of FHIR R4 that may refer to a Patient, on every route and every engine.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use fhir::patient_compartment;
 use fhir::patient_references::{self, ReferencePath, WithoutPatient, without_patient};
@@ -397,7 +396,7 @@ async fn check(server: Server) {
     let imported = server.trefoil(&["import", "--keep-bundles", file.to_str().unwrap()]);
     assert!(imported.status.success(), "{}", String::from_utf8_lossy(&imported.stderr));
     let token = token_of(&server, "limited", &["--group", "limit"]).await;
-    let client = server.client_with_timeout(Duration::from_secs(60));
+    let client = server.client();
     let mut limited_client =
         LimitedClient { server: &server, client: client.clone(), token, sees_others: true, checks: 0 };
     limited_client.check_reads(&all).await;

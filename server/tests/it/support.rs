@@ -18,6 +18,8 @@ use test_server::{DataFolder, ServerProcess, StartError};
 
 /// Path of the server program.
 pub const TREFOIL: &str = env!("CARGO_BIN_EXE_trefoil");
+/// Time after which something that a test waits for counts as stuck. Busy machines are slow.
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A data folder and the server that runs on it.
 pub struct Server {
@@ -293,11 +295,6 @@ impl Server {
         self.client_builder()?.build()
     }
 
-    /// Returns a client like [`Server::client`] with another limit on the time of a request.
-    pub fn client_with_timeout(&self, limit: Duration) -> reqwest::Client {
-        self.client_builder().and_then(|builder| builder.timeout(limit).build()).unwrap()
-    }
-
     /// Returns a client that connects from this address of the machine.
     pub fn client_from(&self, address: [u8; 4]) -> reqwest::Client {
         self.client_builder().and_then(|builder| builder.local_address(Some(address.into())).build()).unwrap()
@@ -311,7 +308,7 @@ impl Server {
             .tls_certs_only(ca)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
-            .timeout(Duration::from_secs(30)))
+            .timeout(PATIENCE))
     }
 
     /// Returns an access token of the back-end client that signs with ES384.

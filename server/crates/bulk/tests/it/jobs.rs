@@ -11,7 +11,7 @@ use store::shared_memory::{SharedMemory, StopPoint, StoppingLink, StoreStep};
 use store::{Expect, Ledger as _, LedgerWrite, Store};
 use trefoil_bulk::{ExportLevel, FileError, InFlight, JobRequestError, KickOff, KickOffError, TypeAccess};
 
-use crate::support::{RETENTION, Setup, finish, until};
+use crate::support::{PATIENCE, RETENTION, Setup, finish, until};
 
 async fn filled() -> Setup {
     let setup = Setup::new();
@@ -341,7 +341,7 @@ fn a_delete_waits_for_the_writes_of_the_export() {
             let job =
                 setup.bulk.kick_off(setup.request(ExportLevel::System, &[]), setup.now()).await.unwrap();
             let start = Instant::now();
-            while waits && !setup.folder_of(&job).exists() && start.elapsed() < Duration::from_secs(60) {
+            while waits && !setup.folder_of(&job).exists() && start.elapsed() < PATIENCE {
                 tokio::task::yield_now().await;
             }
             for _ in 0..turns {

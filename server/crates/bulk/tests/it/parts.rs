@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use trefoil_bulk::{Bulk, ExportLevel, GuideVersion, JobRequestError, JobStatus, TypeAccess};
 
-use crate::support::{Setup, finish};
+use crate::support::{PATIENCE, Setup, finish};
 
 /// Number of Patients, which is more than one page. Each third one has an Observation.
 const PATIENTS: usize = 620;
@@ -145,7 +145,7 @@ fn broken_off(level: &ExportLevel, query: &[(&str, &str)], steps: &[usize]) -> (
         let count = || std::fs::read_dir(&folder).unwrap().count();
         // A removal waits for the disk, which may be busy for seconds.
         let start = Instant::now();
-        while count() > counts.iter().sum::<usize>() && start.elapsed() < Duration::from_secs(60) {
+        while count() > counts.iter().sum::<usize>() && start.elapsed() < PATIENCE {
             tokio::task::yield_now().await;
         }
         assert_eq!(count(), counts.iter().sum::<usize>(), "unfinished files were not removed");

@@ -13,7 +13,7 @@ use super::{connect, nodes};
 use crate::{StoreEngine, at, put};
 
 /// Time after which a writer that is never refused fails the test.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// All tables with data, in an order in which they can be filled.
 const TABLES: [&str; 9] =
