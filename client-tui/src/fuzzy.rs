@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use nucleo_matcher::pattern::{AtomKind, CaseMatching, Normalization, Pattern};
 use nucleo_matcher::{Config, Matcher, Utf32Str};
 
-/// The items whose text matches, the best matches first. Each word of `wanted` must match. Without words, all
+/// The items whose text matches, the best matches first. Each word of `typed` must match. Without words, all
 /// items are returned in their order.
 pub fn matching<T>(typed: &str, items: impl IntoIterator<Item = T>, text: impl Fn(&T) -> String) -> Vec<T> {
     let mut matcher = Matcher::new(Config::DEFAULT);

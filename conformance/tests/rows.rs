@@ -68,11 +68,12 @@ fn main() {
     if !arguments.list {
         test_server::build().expect("the server can be built");
     }
+    let spec = Specification::load().expect("the tables can be read");
     let suite = Arc::new(Suite {
-        spec: Specification::load().expect("the tables can be read"),
+        exchanges: SharedExchanges::among(&spec.cases),
+        spec,
         runtime: Runtime::new().expect("a runtime can be created"),
         environment: OnceLock::new(),
-        exchanges: SharedExchanges::default(),
     });
     let trials = suite.spec.cases.iter().map(|case| {
         let (suite, case) = (suite.clone(), case.clone());

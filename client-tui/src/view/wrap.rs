@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthStr as _;
 const INDENT_PART: usize = 3;
 
 /// Divides a line into rows of at most so many columns. Each row after the first has the indent of
-/// [`hanging_indent`]. Blanks at the end of a row are dropped.
+/// [`hanging_indent`]. Blanks that do not fit in a row are dropped.
 pub(super) fn wrap<'a>(line: &Line<'a>, columns: usize) -> Vec<Line<'a>> {
     let columns = columns.max(1);
     if line.width() <= columns {
@@ -19,21 +19,19 @@ pub(super) fn wrap<'a>(line: &Line<'a>, columns: usize) -> Vec<Line<'a>> {
     let mut rows = Vec::new();
     let mut row = Row { line: Line::default().style(line.style), used: 0 };
     let mut next = |row: &mut Row<'a>| {
-        let started = Line::from(" ".repeat(indent)).style(line.style);
-        rows.push(std::mem::replace(row, Row { line: started, used: indent }).line);
+        let indented = Line::from(" ".repeat(indent)).style(line.style);
+        rows.push(std::mem::replace(row, Row { line: indented, used: indent }).line);
     };
     for (word, style) in words(line) {
-        let blanks = word.chars().all(|c| c == ' ');
         if row.used + word.width() <= columns {
             row.push(word, style);
             continue;
         }
-        if blanks {
-            next(&mut row);
-            continue;
-        }
         if row.used > indent {
             next(&mut row);
+        }
+        if word.starts_with(' ') {
+            continue;
         }
         // A word that is longer than a row is divided.
         for cluster in word.graphemes(true) {

@@ -42,12 +42,12 @@ pub struct TargetAddresses {
     pub has_plain_json: bool,
     /// Published key set; an empty object if there is none.
     pub keys: Value,
-    /// Addresses that were asked for documents, with the answers.
-    asked: Vec<String>,
+    /// Requests for documents, with the responses.
+    attempts: Vec<String>,
 }
 
 /// Reads a JSON document. Returns it with its media type, or `None` if the server has no such document. Adds
-/// the answer to `asked`.
+/// the response to `attempts`.
 ///
 /// # Errors
 /// An error if the server cannot be reached.
@@ -87,9 +87,9 @@ impl TargetAddresses {
         let mut addresses = Self { base_url: base_url.to_owned(), ..Self::default() };
         let discovery_url = format!("{base_url}/.well-known/openid-configuration");
         addresses.metadata =
-            document(client, &discovery_url, &mut addresses.asked).await?.map(|(metadata, _)| metadata);
+            document(client, &discovery_url, &mut addresses.attempts).await?.map(|(metadata, _)| metadata);
         let oauth_metadata =
-            document(client, oauth_metadata_url(base_url)?.as_str(), &mut addresses.asked).await?;
+            document(client, oauth_metadata_url(base_url)?.as_str(), &mut addresses.attempts).await?;
         addresses.has_oauth_metadata = oauth_metadata.is_some();
         addresses.metadata = addresses.metadata.or(oauth_metadata.map(|(metadata, _)| metadata));
         match profile.text("fhir_base") {
@@ -127,7 +127,7 @@ impl TargetAddresses {
             bail!(
                 "there is no openid-configuration, oauth-authorization-server, smart-configuration or FHIR metadata \
                  below this URL; state 'base_url', 'fhir_base' or 'endpoints' in a profile. {}",
-                addresses.asked.join("; ")
+                addresses.attempts.join("; ")
             );
         }
         addresses.read_keys(client).await?;
@@ -153,7 +153,7 @@ impl TargetAddresses {
     async fn read_keys(&mut self, client: &reqwest::Client) -> Result<()> {
         self.keys = match self.endpoints.get("jwks").and_then(Value::as_str) {
             Some(url) => {
-                document(client, url, &mut self.asked).await?.map(|(keys, _)| keys).unwrap_or_default()
+                document(client, url, &mut self.attempts).await?.map(|(keys, _)| keys).unwrap_or_default()
             }
             None => Value::Null,
         };
@@ -162,13 +162,13 @@ impl TargetAddresses {
 
     async fn read_fhir(&mut self, client: &reqwest::Client, fhir_base: &str) -> Result<()> {
         self.fhir_base = Some(fhir_base.to_owned());
-        let capabilities = document(client, &format!("{fhir_base}/metadata"), &mut self.asked).await?;
+        let capabilities = document(client, &format!("{fhir_base}/metadata"), &mut self.attempts).await?;
         let capabilities = capabilities.filter(|(found, _)| found["resourceType"] == "CapabilityStatement");
         self.has_plain_json =
             capabilities.as_ref().is_some_and(|(_, media_type)| media_type == "application/json");
         self.capabilities = capabilities.map(|(statement, _)| statement);
         let smart_url = format!("{fhir_base}/.well-known/smart-configuration");
-        let smart = document(client, &smart_url, &mut self.asked).await?;
+        let smart = document(client, &smart_url, &mut self.attempts).await?;
         self.smart = smart.map(|(smart, _)| smart);
         Ok(())
     }

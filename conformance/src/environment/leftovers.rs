@@ -51,7 +51,7 @@ pub fn deletion_of_export(sent_request: &SentRequest, response: &Answer) -> Opti
     Some(deletion(sent_request.url.join(&url).ok()?, sent_request))
 }
 
-/// The request that deletes `url` with the credentials of `sent`.
+/// The request that deletes `url` with the credentials of `sent_request`.
 fn deletion(url: Url, sent_request: &SentRequest) -> SentRequest {
     let mut request = get(url);
     request.method = Method::DELETE;

@@ -76,8 +76,9 @@ impl<'a> LawTest<'a> {
         let sent_request =
             build_request(&request, &context.vars).map_err(|error| Broken::Lacking(error.to_string()))?;
         let repeated = sending::RepeatedStatus { poll: request.poll, expects_limit: false };
-        let (answer, _) =
+        let exchanged =
             self.runtime.block_on(sending::exchange(self.environment, context, &sent_request, repeated))?;
+        let answer = exchanged.answer;
         let texts =
             ShownExchange { request: exchange::curl(&sent_request), answer: exchange::shown(&answer) };
         Ok((answer, texts))

@@ -23,7 +23,8 @@ use crate::wire::variables::{ANSWERED_AT, UnknownVariable};
 /// what the server grants to one client.
 const MAX_REPEATS_ELSEWHERE: usize = 25;
 
-/// Runs one case. `gap` is the reason why it is known to fail.
+/// Runs one case. `gap` is the reason why it is known to fail; `exchanges` are those that cases of the run
+/// share.
 pub async fn outcome(
     environment: &TestEnvironment,
     spec: &Specification,
@@ -35,7 +36,7 @@ pub async fn outcome(
     let tried = match environment.lost() {
         Some(reason) => Err(Verdict::Inconclusive { reason }),
         None => match exchanges.of(case) {
-            Some(exchange) => try_shared(environment, case, &exchange).await,
+            Some(exchange) => try_shared(environment, case, exchange).await,
             None => try_case(environment, case).await,
         },
     };

@@ -83,8 +83,8 @@ fn lacking_feature(feature: Feature, target: &TestTarget) -> Option<&str> {
         Feature::TxResource => {
             (states("tx_resources"), "sends tx-resource, which the profile does not allow (tx_resources)")
         }
-        // Whether the run may change data is an option of the run.
-        Feature::Writes => (true, ""),
+        // An option of the run permits changes, not the server.
+        Feature::Writes => return None,
     };
     (!has).then_some(reason)
 }

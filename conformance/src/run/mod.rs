@@ -174,7 +174,7 @@ pub async fn run(
     let turns = Turns {
         lock: RwLock::new(()),
         are_shared: jobs > 1 && treatment.is_shared,
-        exchanges: SharedExchanges::default(),
+        exchanges: SharedExchanges::among(cases.iter().copied()),
     };
     let mut running = futures_util::stream::iter(&cases)
         .take_while(|_| std::future::ready(!stop.load(Ordering::Relaxed)))

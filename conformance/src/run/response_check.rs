@@ -21,7 +21,7 @@ const LIFETIME_TOLERANCE_S: u64 = 30;
 
 /// The context of a comparison: variables, keys and permitted choices.
 #[derive(Debug, Clone, Copy)]
-pub struct Judge<'a> {
+pub struct Comparison<'a> {
     /// Variables of the expectation.
     pub vars: &'a Variables,
     /// Published key set of the server.
@@ -30,21 +30,9 @@ pub struct Judge<'a> {
     pub permits: &'a [Permit],
 }
 
-impl Judge<'_> {
+impl Comparison<'_> {
     fn permits(&self, permit: Permit) -> bool {
         self.permits.contains(&permit)
-    }
-
-    /// All differences between a response and an expectation.
-    ///
-    /// # Errors
-    /// [`UnknownVariable`] if the expectation contains an unknown variable.
-    pub fn check_response(
-        &self,
-        expect: &Expectation,
-        response: &Answer,
-    ) -> Result<Vec<Difference>, UnknownVariable> {
-        check_response(expect, response, self)
     }
 
     /// Returns whether the status of a response is another one that the row permits.
@@ -55,16 +43,20 @@ impl Judge<'_> {
     }
 }
 
-fn check_response(
+/// All differences between a response and an expectation.
+///
+/// # Errors
+/// [`UnknownVariable`] if the expectation contains an unknown variable.
+pub fn check_response(
     expect: &Expectation,
     response: &Answer,
-    judge: &Judge<'_>,
+    comparison: &Comparison<'_>,
 ) -> Result<Vec<Difference>, UnknownVariable> {
-    let vars = judge.vars;
+    let vars = comparison.vars;
     let mut out = Vec::new();
     if let Some(expected) = &expect.status
         && !expected.matches(response.status.as_u16())
-        && !judge.permits_status(expected, response.status.as_u16())
+        && !comparison.permits_status(expected, response.status.as_u16())
     {
         out.push(format!("status: {} instead of {expected}", response.status.as_u16()));
     }
@@ -72,13 +64,13 @@ fn check_response(
         let actual = media_type(response, expected, vars).map(Value::from);
         matcher::text("content type", expected, actual.as_ref(), vars, &mut out)?;
     }
-    check_headers(&expect.headers, response, vars, judge.permits, &mut out)?;
+    check_headers(&expect.headers, response, vars, comparison.permits, &mut out)?;
     if let Some(dialect) = expect.dialect {
         check_error_format(dialect, response, vars, &mut out)?;
     }
     if let Some(expected) = &expect.json {
         let mut expected = Cow::Borrowed(expected);
-        if judge.permits(Permit::Lifetime) && expected["expires_in"].is_number() {
+        if comparison.permits(Permit::Lifetime) && expected["expires_in"].is_number() {
             expected.to_mut()["expires_in"] = json!("$number");
         }
         let json = response.json();
@@ -92,10 +84,10 @@ fn check_response(
         check_parameters(expected, response, vars, &mut out)?;
     }
     if let Some(expected) = &expect.location {
-        check_redirect(expected, response, judge, &mut out)?;
+        check_redirect(expected, response, comparison, &mut out)?;
     }
     for (source, expected) in &expect.jwt {
-        check_token(source, expected, response, judge, &mut out)?;
+        check_token(source, expected, response, comparison, &mut out)?;
     }
     let text = response.text();
     for part in &expect.body_contains {
@@ -227,10 +219,10 @@ fn check_parameters(
 fn check_redirect(
     expected: &ExpectedRedirect,
     response: &Answer,
-    judge: &Judge<'_>,
+    comparison: &Comparison<'_>,
     out: &mut Vec<Difference>,
 ) -> Result<(), UnknownVariable> {
-    let vars = judge.vars;
+    let vars = comparison.vars;
     let to = vars.fill(&expected.to)?;
     let Some(location) = response.header("location") else {
         out.push("there is no Location".to_owned());
@@ -252,7 +244,7 @@ fn check_redirect(
     };
     let has_fragment = fragment.is_some_and(|fragment| !fragment.is_empty());
     let part = match expected.part {
-        None if has_fragment && judge.permits(Permit::ErrorInFragment) => Some(AddressPart::Fragment),
+        None if has_fragment && comparison.permits(Permit::ErrorInFragment) => Some(AddressPart::Fragment),
         part => part,
     };
     let carried = match part {
@@ -276,10 +268,10 @@ fn check_redirect(
             out.push(format!("Location: {name} appears {} times", values.len()));
         }
         let location = values.first().map(|(_, value)| Value::from(value.as_str()));
-        if name == "iss" && location.is_none() && judge.permits(Permit::NoIssuer) {
+        if name == "iss" && location.is_none() && comparison.permits(Permit::NoIssuer) {
             continue;
         }
-        let is_lifetime = name == "expires_in" && judge.permits(Permit::Lifetime);
+        let is_lifetime = name == "expires_in" && comparison.permits(Permit::Lifetime);
         if is_lifetime
             && let Some(lifetime) = values.first().and_then(|(_, value)| value.parse::<u64>().ok())
             && lifetime > 0
@@ -299,7 +291,7 @@ fn check_token(
     source: &str,
     expected: &ExpectedJwt,
     response: &Answer,
-    judge: &Judge<'_>,
+    comparison: &Comparison<'_>,
     out: &mut Vec<Difference>,
 ) -> Result<(), UnknownVariable> {
     let token = answer_part::find_part(response, source);
@@ -307,9 +299,9 @@ fn check_token(
         out.push(format!("{source}: there is no token"));
         return Ok(());
     };
-    let (vars, keys) = (judge.vars, judge.keys);
+    let (vars, keys) = (comparison.vars, comparison.keys);
     let Some(parts) = jose::parts(token) else {
-        if !source.ends_with("access_token") || !judge.permits(Permit::OpaqueToken) {
+        if !source.ends_with("access_token") || !comparison.permits(Permit::OpaqueToken) {
             out.push(format!("{source}: this is not a JWT"));
         }
         return Ok(());
@@ -327,7 +319,7 @@ fn check_token(
     }
     if let Some(expected) = &expected.claims {
         let mut claims = parts.claims.clone();
-        if judge.permits(Permit::AudienceForm) {
+        if comparison.permits(Permit::AudienceForm) {
             align_audience(&mut claims, &expected["aud"]);
         }
         matcher::json(&format!("{source} claims"), expected, Some(&claims), vars, out)?;
@@ -383,8 +375,8 @@ mod tests {
     use super::*;
 
     fn found(expect: &Expectation, response: &Answer, permits: &[Permit]) -> Vec<Difference> {
-        let judge = Judge { vars: &Variables::default(), keys: &Value::Null, permits };
-        judge.check_response(expect, response).unwrap()
+        let comparison = Comparison { vars: &Variables::default(), keys: &Value::Null, permits };
+        check_response(expect, response, &comparison).unwrap()
     }
 
     #[track_caller]

@@ -25,7 +25,7 @@ pub struct RepeatedStatus {
 
 /// Responses to the request of a step.
 #[derive(Clone)]
-pub(super) struct Exchanged {
+pub struct Exchanged {
     /// The last response.
     pub answer: Answer,
     /// The first response after which the request was repeated.
@@ -59,14 +59,13 @@ pub(super) async fn send_step(
     let expects_limit = status.is_some_and(|status| status.matches(StatusCode::TOO_MANY_REQUESTS.as_u16()));
     let repeated = RepeatedStatus { poll: step.request.poll, expects_limit };
     if is_browser_request(step) {
-        let (answer, pending) = exchange(environment, context, sent_request, repeated).await?;
-        return Ok(Exchanged { answer, pending });
+        return exchange(environment, context, sent_request, repeated).await;
     }
     // An application does not have the cookies of the browser.
     let cookies = std::mem::take(&mut context.cookies);
     let exchanged = exchange(environment, context, sent_request, repeated).await;
     context.cookies = cookies;
-    exchanged.map(|(answer, pending)| Exchanged { answer, pending })
+    exchanged
 }
 
 /// Sends an authorization request, and fills in the pages until the redirect to the client.
@@ -110,7 +109,7 @@ fn is_browser_request(step: &Step) -> bool {
 }
 
 /// Sends a request with the cookies of the case, and stores the cookies of the response. Repeats the request
-/// while the response has the status `poll`. Returns the last response, and the first one with this status.
+/// while the response has the status `poll`.
 ///
 /// # Errors
 /// [`SetupError`] if there is no response, or if the status is still `poll` after the last repetition.
@@ -119,7 +118,7 @@ pub async fn exchange(
     context: &mut CaseContext,
     request: &SentRequest,
     RepeatedStatus { poll, expects_limit }: RepeatedStatus,
-) -> Result<(Answer, Option<Answer>), SetupError> {
+) -> Result<Exchanged, SetupError> {
     let target = context.own.as_ref().map_or(&environment.target, |own| &own.1);
     let mut pauses = target.poll_pauses();
     let mut pending = None;
@@ -129,7 +128,7 @@ pub async fn exchange(
             false => target.send(request, &mut context.cookies).await?,
         };
         if Some(response.status.as_u16()) != poll {
-            return Ok((response, pending));
+            return Ok(Exchanged { answer: response, pending });
         }
         pauses.wait(&response).await?;
         pending.get_or_insert(response);

@@ -2,7 +2,6 @@
 //! compare one response with their own expectations, so that each requirement keeps its own verdict.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use http::StatusCode;
 use tokio::sync::OnceCell;
@@ -17,9 +16,9 @@ use crate::wire::exchange::SentRequest;
 /// An exchange that the first of its cases makes, or the verdict on all of them if it cannot be made.
 pub(super) type ExchangeCell = OnceCell<Result<SharedExchange, Verdict>>;
 
-/// The exchanges of a run so far, by the preconditions and the requests.
+/// The exchanges that several cases of a run share, by the preconditions and the request.
 #[derive(Default)]
-pub struct SharedExchanges(Mutex<HashMap<String, Arc<ExchangeCell>>>);
+pub struct SharedExchanges(HashMap<String, ExchangeCell>);
 
 /// A request and its response, with the state of the case that has sent it.
 pub(super) struct SharedExchange {
@@ -32,12 +31,25 @@ pub(super) struct SharedExchange {
 }
 
 impl SharedExchanges {
-    /// The exchange of cases like this one; `None` if the case shares its exchange with no other.
-    pub(super) fn of(&self, case: &Case) -> Option<Arc<ExchangeCell>> {
-        let step = shareable(case)?;
-        let key = format!("{:?} {:?}", case.given, step.request);
-        Some(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone())
+    /// The exchanges that at least two of these cases share.
+    pub fn among<'a>(cases: impl IntoIterator<Item = &'a Case>) -> Self {
+        let mut counts = HashMap::<String, usize>::new();
+        for key in cases.into_iter().filter_map(key) {
+            *counts.entry(key).or_default() += 1;
+        }
+        counts.retain(|_, count| *count > 1);
+        Self(counts.into_keys().map(|key| (key, ExchangeCell::new())).collect())
     }
+
+    /// The exchange of a case; `None` if the case shares it with no other.
+    pub(super) fn of(&self, case: &Case) -> Option<&ExchangeCell> {
+        self.0.get(&key(case)?)
+    }
+}
+
+/// The preconditions and the request of a case that can share its exchange.
+fn key(case: &Case) -> Option<String> {
+    shareable(case).map(|step| format!("{:?} {:?}", case.given, step.request))
 }
 
 /// Choices of a server that the suite follows with further requests.

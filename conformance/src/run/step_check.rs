@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::matcher::{self, Difference};
-use super::response_check::{self, Judge};
+use super::response_check::{self, Comparison, check_response};
 use super::sending::Exchanged;
 use super::verdict::Verdict;
 use crate::environment::browser;
@@ -208,11 +208,11 @@ pub fn check_step(
     if permits.contains(&Permit::NarrowerScope) && has_narrower_scope(step, response) {
         return Ok(missing);
     }
-    let judge = Judge { vars: &variables, keys, permits };
-    let mut differences = judge.check_response(&step.expect, response)?;
+    let comparison = Comparison { vars: &variables, keys, permits };
+    let mut differences = check_response(&step.expect, response, &comparison)?;
     if house {
         if let Some(more) = &step.house {
-            differences.extend(judge.check_response(more, response)?);
+            differences.extend(check_response(more, response, &comparison)?);
         }
         check_details(step, response, &variables, &mut differences)?;
     }

@@ -58,6 +58,6 @@ impl Trial {
         let request: Request = toml::from_str(request).unwrap();
         let http_request = build_request(&request, &context.vars).unwrap();
         let repeated = RepeatedStatus { poll: request.poll, expects_limit: false };
-        self.runtime.block_on(exchange(&self.environment, context, &http_request, repeated)).unwrap().0
+        self.runtime.block_on(exchange(&self.environment, context, &http_request, repeated)).unwrap().answer
     }
 }

@@ -61,9 +61,9 @@ impl ClockGuard {
         self.accepts_jumps.store(true, Ordering::Relaxed);
     }
 
-    /// Compares the wall clock with the clock of the database, which was read between `asked` and now.
+    /// Compares the wall clock with the clock of the database, which was read between `local` and now.
     /// Returns the difference if it is too large; writes are then refused until the next comparison. A late
-    /// answer is not a difference. If they agree, a jump before `asked` is accepted.
+    /// answer is not a difference. If they agree, a jump before `local` is accepted.
     pub fn compare(&self, local: Timestamp, database: Timestamp) -> Option<SignedDuration> {
         let now = (self.wall)();
         let (least, most) = (local.duration_since(database), now.duration_since(database));
@@ -77,7 +77,7 @@ impl ClockGuard {
                 "the clock of this machine differs from that of the database; writes are refused"
             );
         }
-        // If the clock has jumped since `asked`, the database may have been read before.
+        // If the clock has jumped since `local`, the database may have been read before.
         if is_accepted && now.duration_since(local) < TOLERANCE {
             self.accept_jump("the database has the same time");
         }

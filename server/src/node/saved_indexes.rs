@@ -289,7 +289,7 @@ impl SavedIndexes {
     }
 
     /// Saves the fetched index of a release with the hash of its source. Returns `None`, and saves nothing,
-    /// if the release has changed since its state was `known`.
+    /// if the file of the release has changed since `release` was read.
     ///
     /// # Errors
     /// An error if the index is invalid or a file cannot be written.

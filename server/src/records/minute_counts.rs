@@ -43,7 +43,7 @@ impl<K: Eq + Hash + Ord + Clone> MinuteCounts<K> {
         Self { counts: Mutex::default(), most }
     }
 
-    /// Counts an event. `written` is the number of equal events in a minute that are written.
+    /// Counts an event. `lines` is the number of equal events in a minute that are written.
     pub fn count(&self, key: &K, lines: u64, now: Timestamp) -> Counted {
         let minute = now.as_second().div_euclid(60);
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);

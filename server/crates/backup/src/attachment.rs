@@ -38,7 +38,7 @@ pub struct AttachmentTarget {
 
 impl Attachment {
     /// Adds the file to a location, unless it is there. Returns `None` if the file has been removed
-    /// meanwhile. `known` are the files of the backup before.
+    /// meanwhile. `earlier` are the files of the backup before.
     pub(crate) async fn add_to(
         &self,
         location: &BackupLocation,

@@ -115,9 +115,9 @@ pub struct CrashState {
     pub choice: LossChoice,
 }
 
-/// Up to `wanted` states in the order of their positions. If there are fewer systematic states (1 to 3),
-/// random ones are added; if there are more, a quarter of the result is random and the rest is a random
-/// sample of them.
+/// Up to `exploration.states` states in the order of their positions. If there are fewer systematic states
+/// (1 to 3), random ones are added; if there are more, a quarter of the result is random and the rest is a
+/// random sample of them.
 pub fn plan(recording: &Recording, exploration: Exploration) -> Vec<CrashState> {
     let Exploration { rule, states: wanted, seed, positions: (first, last) } = exploration;
     let mut rng = Rng::with_seed(seed);

@@ -15,7 +15,7 @@ pub struct StatedRelease {
 }
 
 impl StatedRelease {
-    /// The options that do not apply to a release that takes `accepted` ones, if there are any.
+    /// The options that do not apply to a release that takes the `supported` ones, if there are any.
     pub(crate) fn unfit_options(&self, supported: AcceptedOptions) -> Option<&'static str> {
         let of_snomed = self.edition.is_some() || self.is_unpublished;
         let of_table = self.table != spreadsheet::ReadOptions::default();

@@ -42,8 +42,8 @@ pub struct LinkedAccount {
 }
 
 impl LinkedAccount {
-    /// The writes that link an account to a user. `known` is the condition on the record that says whose the
-    /// account is.
+    /// The writes that link an account to a user. `expected` is the condition on the record that
+    /// contains the user of the account.
     pub(crate) fn link_writes(&self, sub: &str, expected: Expect) -> [LedgerWrite; 2] {
         let link = AccountLink { sub: sub.to_owned(), removed: self.removed.is_some() };
         [

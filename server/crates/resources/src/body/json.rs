@@ -7,8 +7,8 @@ pub use fhir::Text;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Adds the values at `path` in `value` to `found`. Arrays on the path and at its end are traversed. Invalid
-/// JSON has no values.
+/// Adds the values at `path` in `value` to `values_found`. Arrays on the path and at its end are traversed.
+/// Invalid JSON has no values.
 pub fn values<'a>(value: &'a RawValue, path: &[&str], values_found: &mut Vec<&'a RawValue>) {
     let text = value.get();
     match (text.as_bytes().first(), path) {

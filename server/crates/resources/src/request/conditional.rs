@@ -72,9 +72,9 @@ impl CompartmentView<'_> {
     }
 
     /// Updates the resource that matches a search (FHIR R4, conditional update). If none matches, creates one
-    /// with the id of the body, or else with `new_id`. `searched` is the view in which the caller may search.
-    /// `expected` is a precondition on the resource that matches (RFC 9110 section 13.1.1). If another
-    /// request changes the resource meanwhile, search and write are repeated.
+    /// with the id of the body, or else with `new_id`. `search_view` is the view in which the caller may
+    /// search. `expected` is a precondition on the resource that matches (RFC 9110 section 13.1.1). If
+    /// another request changes the resource meanwhile, search and write are repeated.
     ///
     /// # Errors
     /// Returns [`ResourceError::Several`] if several resources match, and the errors of
