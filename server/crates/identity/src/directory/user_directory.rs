@@ -152,13 +152,14 @@ impl UserDirectory {
         Ok(record.map(|record| record.value).filter(|user| !user.disabled && self.is_served(user)))
     }
 
-    /// Returns the user with this name, disabled or not.
+    /// Returns the user with this name, disabled or not. White space around the name is ignored.
     ///
     /// # Errors
     /// Returns [`StoreError`] if a read fails.
     pub async fn user_by_name(&self, username: &str, now: Timestamp) -> Result<Option<User>, StoreError> {
         // A name from before the rules for names is stored in lower case; its user must not become another
         // one.
+        let username = username.trim();
         let own_name = username.to_lowercase();
         let mapped = user_name::mapped_name(username).filter(|mapped| *mapped != own_name);
         for name in [Some(own_name), mapped].into_iter().flatten() {

@@ -34,11 +34,13 @@ pub enum UserNameDefect {
     MixedScripts,
 }
 
-/// Returns a new user name in the form in which it is shown: in NFC, with its case.
+/// Returns a new user name in the form in which it is shown: without white space around it, in NFC, with its
+/// case.
 ///
 /// # Errors
 /// Returns the rule that the name violates.
 pub fn check_new_name(name: &str) -> Result<String, UserNameDefect> {
+    let name = name.trim();
     if name.contains('/') {
         return Err(UserNameDefect::Slash);
     }
@@ -71,6 +73,7 @@ pub fn mapped_name(name: &str) -> Option<String> {
 /// Returns the form by which attempts to sign in with a name are counted, so that other spellings of a name
 /// are not further names.
 pub fn counted_name(name: &str) -> String {
+    let name = name.trim();
     mapped_name(name).unwrap_or_else(|| name.to_lowercase())
 }
 
@@ -93,7 +96,11 @@ mod tests {
         }
         check("ＡＤＡ", Ok("ADA"));
         check("jo\u{308}rg", Ok("jörg"));
+        for spaces in [" ada", "ada ", "\tada\n", "\u{3000}ada\u{a0}"] {
+            check(spaces, Ok("ada"));
+        }
         check("", Err(UserNameDefect::Length));
+        check("  ", Err(UserNameDefect::Length));
         check(&"a".repeat(101), Err(UserNameDefect::Length));
         check("a/b", Err(UserNameDefect::Slash));
         for invisible in [
@@ -108,7 +115,7 @@ mod tests {
             check(invisible, Err(UserNameDefect::Precis));
         }
         for name in
-            ["ada lovelace", "ada\u{a0}", "a\tb", "ada\u{0}", "\u{301}", "ada☺", "אada", "ad\u{1d5ba}"]
+            ["ada lovelace", "ada\u{a0}l", "a\tb", "ada\u{0}", "\u{301}", "ada☺", "אada", "ad\u{1d5ba}"]
         {
             check(name, Err(UserNameDefect::Precis));
         }

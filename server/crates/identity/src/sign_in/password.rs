@@ -4,12 +4,16 @@
 //! A hash takes 19 MiB of memory and tens of milliseconds. The caller limits the number of concurrent hashes
 //! and computes them outside of the async threads.
 
+use std::borrow::Cow;
+
 use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, PasswordVerifier as _, Version};
+use unicode_normalization::{UnicodeNormalization as _, is_nfc};
 
 use crate::random::Random;
 
-/// Maximum length of a password in bytes. Longer ones are rejected before they are hashed.
-pub const MAX_PASSWORD_BYTES: usize = 128;
+/// Maximum length of a password in bytes, enough for 64 characters of any script in any normal form. Longer
+/// ones are rejected before they are hashed.
+pub const MAX_PASSWORD_BYTES: usize = 1024;
 
 /// Words that people often combine with a year when a password must be changed regularly.
 const CALENDAR_WORDS: [&str; 24] = [
@@ -81,6 +85,7 @@ impl PasswordPolicy {
         if password.len() > MAX_PASSWORD_BYTES {
             return Err(PasswordError::TooLong(password.len()));
         }
+        let password = &*normalized(password);
         let length = password.chars().count();
         if length < self.min_length {
             return Err(PasswordError::TooShort(length, self.min_length));
@@ -118,19 +123,29 @@ pub fn needs_rehash(phc: &str) -> bool {
     !phc.starts_with(PHC_PREFIX)
 }
 
-/// Hashes a password and returns a PHC string. A new password must first pass
+/// The form in which a password is hashed. Keyboards differ in the form in which they send an accented
+/// letter (NIST SP 800-63B section 5.1.1.2).
+fn normalized(password: &str) -> Cow<'_, str> {
+    match is_nfc(password) {
+        true => password.into(),
+        false => password.nfc().collect(),
+    }
+}
+
+/// Hashes a password in NFC and returns a PHC string. A new password must first pass
 /// [`PasswordPolicy::check_password`].
 pub fn hash_password(password: &str, random: &dyn Random) -> String {
     let mut salt = [0; 16];
     random.fill(&mut salt);
     let phc = argon2()
-        .hash_password_with_salt(password.as_bytes(), &salt)
+        .hash_password_with_salt(normalized(password).as_bytes(), &salt)
         .expect("the lengths of password and salt are within argon2's limits");
     phc.to_string()
 }
 
-/// Returns `true` if the password matches the hash. For an unknown user there is no hash: the function then
-/// does the same work and returns `false`, so that the response time does not reveal which users exist.
+/// Returns `true` if the password matches the hash, in NFC or as typed: older hashes are of what was typed.
+/// For an unknown user there is no hash: the function then does the same work and returns `false`, so that
+/// the response time does not reveal which users exist.
 pub fn verify_password(password: &str, phc: Option<&str>) -> bool {
     // A hash with the same cost, of a password that is not known to anyone.
     const DUMMY_HASH: &str =
@@ -138,7 +153,9 @@ pub fn verify_password(password: &str, phc: Option<&str>) -> bool {
     if password.len() > MAX_PASSWORD_BYTES {
         return false;
     }
-    argon2().verify_password(password.as_bytes(), phc.unwrap_or(DUMMY_HASH)).is_ok() && phc.is_some()
+    let matches = |text: &str| argon2().verify_password(text.as_bytes(), phc.unwrap_or(DUMMY_HASH)).is_ok();
+    let normalized = normalized(password);
+    (matches(&normalized) || (normalized != password && matches(password))) && phc.is_some()
 }
 
 #[cfg(test)]
@@ -164,9 +181,32 @@ mod tests {
     }
 
     #[test]
+    fn other_normal_forms_of_a_password_match() {
+        let (composed, decomposed) = ("für Zoë, Nguyễn", "fu\u{308}r Zoe\u{308}, Nguye\u{302}\u{303}n");
+        for stored in [composed, decomposed] {
+            let phc = hash_password(stored, &SystemRandom);
+            assert!([composed, decomposed].iter().all(|typed| verify_password(typed, Some(&phc))));
+            assert!(!verify_password("fur Zoe, Nguyen", Some(&phc)));
+        }
+        // Earlier versions hashed what was typed.
+        let typed = argon2().hash_password_with_salt(decomposed.as_bytes(), &[1; 16]).unwrap().to_string();
+        assert!(verify_password(decomposed, Some(&typed)));
+        assert!(!verify_password(composed, Some(&typed)));
+        // The length counts characters of the composed form.
+        assert_eq!(check(&"e\u{301}".repeat(7), "ada"), Err(PasswordError::TooShort(7, 8)));
+    }
+
+    #[test]
     fn lengths_are_bounded() {
         assert_eq!(check("short", "ada"), Err(PasswordError::TooShort(5, 8)));
-        assert_eq!(check(&"x".repeat(129), "ada"), Err(PasswordError::TooLong(129)));
+        assert_eq!(check(&"x".repeat(1025), "ada"), Err(PasswordError::TooLong(1025)));
+        let any_policy = PasswordPolicy { min_length: 8, min_strength: 0 };
+        // Characters of four bytes, and letters with three marks.
+        for character in ["\u{20000}", "\u{1f600}", "a\u{302}\u{301}\u{323}"] {
+            let password = character.repeat(64);
+            assert_eq!(any_policy.check_password(&password, "ada", ""), Ok(()));
+            assert!(verify_password(&password, Some(&hash_password(&password, &SystemRandom))));
+        }
         let long = PasswordPolicy { min_length: 15, ..PasswordPolicy::default() };
         assert_eq!(long.check_password("kq7-vv2-xbt", "ada", ""), Err(PasswordError::TooShort(11, 15)));
     }

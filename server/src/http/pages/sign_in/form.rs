@@ -6,7 +6,7 @@
 use http::{StatusCode, header};
 use identity::audit::AuditEvent;
 use identity::model::user::User;
-use identity::sign_in::password;
+use identity::sign_in::password::{self, MAX_PASSWORD_BYTES};
 use identity::sign_in::session::SignInProof;
 use maud::{Markup, html};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -77,7 +77,7 @@ async fn render_form(
                     maxlength="100" required value=(username) autofocus[username.is_empty()]
                     aria-describedby=[described] aria-invalid=[invalid];
                 label for="password" { (t("Password")) }
-                input #password name="password" type="password" autocomplete="current-password" maxlength="128"
+                input #password name="password" type="password" autocomplete="current-password" maxlength=(MAX_PASSWORD_BYTES)
                     required autofocus[!username.is_empty()] aria-describedby=[described] aria-invalid=[invalid];
                 label.check hidden data-shows="password" {
                     input type="checkbox" autocomplete="off";
