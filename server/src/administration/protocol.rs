@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::all_commands::AdminCommand;
 
 /// Version of the protocol. The program and the running server must have the same version.
-pub const PROTOCOL_VERSION: u32 = 15;
+pub const PROTOCOL_VERSION: u32 = 16;
 
 /// The line that a client sends after its command to end it early.
 pub const STOP: &str = "stop";

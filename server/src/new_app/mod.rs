@@ -26,6 +26,7 @@ use self::administer::administer;
 use self::examples::{AppExample, AppKind, AppLanguage, EXAMPLES, find, value_name};
 use crate::administration::arguments::DataArgs;
 use crate::administration::client_keys::{KeyAlgorithm, es384_key_pem, generate_key, public_members};
+use crate::administration::commands::client::REASONS_OF_REFUSALS;
 use crate::config::exit_code;
 use crate::node::development_certificate::write_private;
 
@@ -228,7 +229,7 @@ async fn register(args: &NewAppArgs, example: &AppExample, scope: &str, folder: 
             settings["redirect_uri"] = home.as_str().into();
         }
         AppKind::Web => {
-            words.extend(["--redirect-uri", &callback, "--auth-method", "client_secret_basic"]);
+            words.extend(["--redirect-uri", &callback, "--with-secret"]);
             settings["redirect_uri"] = callback.as_str().into();
         }
         AppKind::Terminal => words.extend(["--native", "--redirect-uri", "http://127.0.0.1/callback"]),
@@ -310,6 +311,7 @@ fn print_next_steps(args: &NewAppArgs, example: &AppExample, folder: &Path) -> R
     }
     println!("the example is in {}; run it with:\n\n{}", folder.display(), next_steps(args)?);
     let [data, out] = [shell_word(&args.data.data), shell_word(folder)];
+    println!("{REASONS_OF_REFUSALS}");
     println!("'trefoil new-app {} --data {data} --out {out} --remove' deletes both.", args.name);
     Ok(())
 }

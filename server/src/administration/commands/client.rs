@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use identity::directory::client_registry::{ChangeClientError, VersionedClient};
-use identity::model::client::Client;
+use identity::model::client::{AuthMethod, Client};
 use identity::model::client_metadata::ClientMetadata;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::administration::client_keys::{KeyAlgorithm, write_key_pair};
 use crate::administration::command::AdminMethod::{Delete as DELETE, Get, Patch, Post};
@@ -23,6 +23,9 @@ use crate::administration::shown::{ShownClient, ShownSecret};
 
 /// Maximum time during which replaced secrets stay valid, in seconds: 30 days.
 const MAX_OVERLAP_S: u32 = 30 * 24 * 3600;
+
+/// Where a developer finds the reason of a refusal, which the app itself does not receive.
+pub const REASONS_OF_REFUSALS: &str = "if a sign-in is refused, the reason and the remedy are on the first page of the server (on this machine), in `trefoil status` and in the log";
 
 /// Whether the client exists for the caller.
 fn is_visible(call: &Call<'_>, client: &Client) -> bool {
@@ -66,15 +69,36 @@ fn secret_text(secret: &str) -> String {
 /// Register a client; a secret is generated if its authentication method needs one.
 #[derive(Debug, Args, Serialize, Deserialize)]
 #[command(
-    after_help = "Example:\n  trefoil client add web --redirect-uri https://app.example/cb --scope 'openid profile'"
+    after_help = "Example:\n  trefoil client add web --redirect-uri https://app.example/cb --scope 'openid profile' --with-secret"
 )]
 pub struct Add {
     /// Client id
     #[arg(value_name = "ID")]
     client_id: String,
+    /// Generate a secret, which is accepted in the Authorization header and in the form unless --auth-method
+    /// names one of them
+    #[arg(long)]
+    #[serde(default)]
+    with_secret: bool,
     #[command(flatten)]
     #[serde(flatten)]
     members: MemberFlags<ClientTable>,
+}
+
+/// Adds the authentication methods of a client with a secret, unless the members name one with a secret.
+/// Libraries differ in the method that they use by default.
+fn add_secret_methods(members: &mut serde_json::Map<String, Value>) -> Result<(), CommandError> {
+    let named = ["token_endpoint_auth_method", "token_endpoint_auth_methods"];
+    if named.iter().any(|name| members.contains_key(*name)) {
+        return Ok(());
+    }
+    if members.contains_key("jwks") || members.contains_key("jwks_uri") {
+        let text = "a client with keys needs no secret; leave out with_secret, or name both methods";
+        return Err(CommandError::Invalid(text.to_owned()));
+    }
+    let methods = json!([AuthMethod::ClientSecretBasic.name(), AuthMethod::ClientSecretPost.name()]);
+    members.insert("token_endpoint_auth_methods".to_owned(), methods);
+    Ok(())
 }
 
 impl Command for Add {
@@ -83,17 +107,28 @@ impl Command for Add {
     const STORE: StoreNeed = StoreNeed::CreatedWithNotice;
 
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
-        let Self { client_id, members } = self;
-        let metadata: ClientMetadata = serde_json::from_value(members.members.into())
+        let Self { client_id, with_secret, members: MemberFlags { mut members, .. } } = self;
+        if with_secret {
+            add_secret_methods(&mut members)?;
+        }
+        let metadata: ClientMetadata = serde_json::from_value(members.into())
             .map_err(|error| CommandError::Invalid(error.to_string()))?;
         let mut client = metadata.into_client(&client_id, None)?;
         let secret = client.needs_secret().then(|| call.services.clock.random.secret());
+        if with_secret && secret.is_none() {
+            let text = "none of the named authentication methods uses a secret; leave out with_secret";
+            return Err(CommandError::Invalid(text.to_owned()));
+        }
         client.secret_digests = secret.iter().map(|secret| Client::secret_digest(secret)).collect();
         let clients = &call.services.identity.clients;
         clients.add_client(&client, call.now()).await?;
         let added = clients.versioned_client(&client_id, call.now()).await?;
         let added = added.ok_or_else(|| ChangeClientError::Unknown(client_id.clone()))?;
-        let record = changed(call, format!("added client {client_id}"), &added, secret.as_deref()).await?;
+        let text = match added.client.redirect_uris.is_empty() {
+            true => format!("added client {client_id}"),
+            false => format!("added client {client_id}\n{REASONS_OF_REFUSALS}"),
+        };
+        let record = changed(call, text, &added, secret.as_deref()).await?;
         Ok(RecordAnswer { location: Some(format!("clients/{client_id}")), ..record }.into())
     }
 }
