@@ -252,6 +252,7 @@ pub fn assertions(target: &TestTarget) -> Result<Value, SetupError> {
         "too_long": with(json!({ "exp": now + 3600 }))?,
         "without_exp": with(json!({ "exp": null }))?,
         "without_jti": with(json!({ "jti": null }))?,
+        "ahead": with(json!({ "iat": now + 50, "nbf": now + 50 }))?,
         "from_future": with(json!({ "nbf": now + 200 }))?,
         "other_subject": with(json!({ "sub": "somebody-else" }))?,
         "without_kid": assertion(target, 0, json!({ "kid": null }), none())?,

@@ -17,15 +17,15 @@ pub enum CorsPolicy {
     AnyOrigin,
 }
 
+/// Headers that scripts may send, beside those that they may always send. The last ones are those of tracing
+/// and of HTTP libraries, which add them to each request; the server ignores them.
+const ALLOWED_HEADERS: &str = "Authorization, Content-Type, Accept, DPoP, If-Match, If-None-Match, If-None-Exist, Prefer, Range, If-Range, X-Security-Context, traceparent, tracestate, baggage, sentry-trace, X-Requested-With";
+
 /// The response to a preflight request.
 pub fn preflight(allow: &str) -> Response {
     let response = reply::empty(StatusCode::NO_CONTENT);
     let response = reply::with(response, header::ACCESS_CONTROL_ALLOW_METHODS, allow);
-    let response = reply::with(
-        response,
-        header::ACCESS_CONTROL_ALLOW_HEADERS,
-        "Authorization, Content-Type, Accept, DPoP, If-Match, If-None-Match, If-None-Exist, Prefer, Range, If-Range, X-Security-Context",
-    );
+    let response = reply::with(response, header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED_HEADERS);
     reply::with(response, header::ACCESS_CONTROL_MAX_AGE, "600")
 }
 

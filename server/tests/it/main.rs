@@ -44,6 +44,7 @@ mod interface;
 mod kills;
 mod large_requests;
 mod launch_patient;
+mod library_habits;
 mod listen;
 mod long_ids;
 mod metrics;

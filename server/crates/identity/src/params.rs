@@ -6,6 +6,9 @@ use std::collections::HashSet;
 /// Maximum number of parameters in one request. No endpoint uses more than 30.
 pub const MAX_PARAMETERS: usize = 100;
 
+/// The parameter that may be repeated (RFC 8707 section 2).
+const REPEATABLE: &str = "resource";
+
 /// Decoded parameters in the order of the request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Params {
@@ -45,7 +48,7 @@ impl Params {
                 params.defects.push(ParamsDefect::NotUtf8(name.into_owned()));
                 continue;
             }
-            if !names.insert(name.clone()) {
+            if !names.insert(name.clone()) && name != REPEATABLE {
                 params.defects.push(ParamsDefect::Repeated(name.clone().into_owned()));
             }
             params.pairs.push((name.into_owned(), value.into_owned()));
@@ -62,6 +65,11 @@ impl Params {
     /// first value.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.pairs.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str()).filter(|v| !v.is_empty())
+    }
+
+    /// Returns the values of a parameter that may be repeated, without empty ones.
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.iter().filter(move |(n, value)| *n == name && !value.is_empty()).map(|(_, value)| value)
     }
 
     /// Returns `true` if the value of this parameter is ambiguous: the parameter was repeated, its value is
@@ -102,6 +110,15 @@ mod tests {
         assert_eq!(params.get("e"), Some("\u{fffd}"));
         assert_eq!(Params::parse(b"x=1&y=2").defect(), None);
         assert_eq!(params.without(&["a", "c"]), "b=&e=%EF%BF%BD");
+    }
+
+    #[test]
+    fn only_resource_may_be_repeated() {
+        let params = Params::parse(b"resource=a&resource=&x=1&resource=b");
+        assert_eq!(params.defect(), None);
+        assert_eq!(params.all("resource").collect::<Vec<_>>(), ["a", "b"]);
+        let other = Params::parse(b"audience=a&audience=b");
+        assert_eq!(other.defect(), Some(&ParamsDefect::Repeated("audience".to_owned())));
     }
 
     #[test]

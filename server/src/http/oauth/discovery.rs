@@ -69,8 +69,11 @@ pub async fn openid_configuration(context: &RequestContext) -> Result<Response, 
             response_types.push(response_type);
         }
     }
+    // `query` is the only mode of response_type=code, beside `form_post`, and never that of the others.
+    let mut response_modes = vec!["query", "form_post"];
     if response_types.len() > 1 {
         grant_types.push("implicit");
+        response_modes.push("fragment");
     }
     Ok(cacheable(reply::json(
         StatusCode::OK,
@@ -92,7 +95,7 @@ pub async fn openid_configuration(context: &RequestContext) -> Result<Response, 
             "end_session_endpoint": address("/logout"),
             "jwks_uri": address("/.well-known/jwks.json"),
             "response_types_supported": response_types,
-            "response_modes_supported": ["query", "fragment", "form_post"],
+            "response_modes_supported": response_modes,
             "grant_types_supported": grant_types,
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": SigningAlg::ALL.map(SigningAlg::name),

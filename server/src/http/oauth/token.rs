@@ -120,13 +120,14 @@ async fn code_tokens(
 }
 
 /// The only audience that the client wants for the access token (RFC 8707 section 2.2), if it names one.
-fn requested_resource<'a>(context: &RequestContext, form: &'a Params) -> Result<Option<&'a str>, Problem> {
-    let requested = form.get("resource");
-    if requested.is_none_or(|resource| context.app.identity.tokens.is_resource(resource)) {
-        return Ok(requested);
+fn requested_resource<'a>(context: &'a RequestContext, form: &Params) -> Result<Option<&'a str>, Problem> {
+    if form.all("resource").nth(1).is_some() {
+        return Err(token_problem("invalid_request", "resource was sent more than once; name one resource"));
     }
-    let text = "resource must be the issuer or the FHIR base URL of this server (RFC 8707)";
-    Err(token_problem("invalid_target", text))
+    context.app.identity.tokens.named_audience(form.all("resource")).map_err(|_| {
+        let text = "resource must be the issuer or the FHIR base URL of this server (RFC 8707)";
+        token_problem("invalid_target", text)
+    })
 }
 
 async fn device_tokens(

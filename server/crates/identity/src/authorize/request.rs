@@ -282,11 +282,10 @@ impl AuthorizationService {
         let max_age = params.get("max_age").map(str::parse::<u32>).transpose();
         let default_max_age = client.default_max_age;
         self.check_audience(params.get("aud"), &scopes)?;
-        let resource = params.get("resource");
-        if resource.is_some_and(|resource| !self.tokens.is_resource(resource)) {
+        let resource = self.tokens.named_audience(params.all("resource")).map_err(|unknown| {
             let reason = "resource must be the issuer or the FHIR base URL of this server (RFC 8707)";
-            return Err(Refusal::new(ErrorCode::InvalidTarget, reason).with_value(resource));
-        }
+            Refusal::new(ErrorCode::InvalidTarget, reason).with_value(Some(unknown))
+        })?;
         // An unknown context is an error, so that an application does not show another patient than the
         // portal.
         if launch.is_none() && (params.get("launch").is_some() || scopes.has(NamedScope::Launch)) {
@@ -416,9 +415,9 @@ pub(crate) fn check_scope(
 ) -> Result<Scopes, Refusal> {
     let scope_error =
         |reason, value: &str| Refusal::new(ErrorCode::InvalidScope, reason).with_value(Some(value));
-    let scopes = Scopes::parse(requested.unwrap_or("openid")).map_err(|error| {
-        scope_error("scope must be a list of scopes separated by single spaces", &error.0)
-    })?;
+    let requested = requested.filter(|text| !text.bytes().all(|byte| byte == b' '));
+    let scopes = Scopes::parse(requested.unwrap_or("openid"))
+        .map_err(|error| scope_error("scope must be a list of scopes separated by spaces", &error.0))?;
     // `system/` scopes are granted only by the grant type `client_credentials`.
     let is_system = |scope: &str| SmartScope::parse(scope).is_some_and(|s| s.context == ScopeContext::System);
     let is_supported = |scope: &str| {

@@ -15,8 +15,11 @@ use crate::storage::records;
 
 /// Maximum distance of `exp` from now in seconds.
 const MAX_EXPIRY_S: i64 = 300;
-/// Tolerated difference between two clocks in seconds.
-const CLOCK_LEEWAY_S: i64 = 10;
+/// Tolerated time in seconds after `exp`.
+const EXPIRY_LEEWAY_S: i64 = 10;
+/// Tolerated time in seconds before `iat` and `nbf` (FAPI 2.0 Security Profile section 5.3.2.1): clocks of
+/// clients are ahead more often than behind.
+const FUTURE_LEEWAY_S: i64 = 60;
 
 #[derive(Deserialize)]
 struct AssertionClaims {
@@ -54,7 +57,7 @@ impl AssertionClaims {
 
     /// `true` if the assertion was issued before this time, at which the ledger lost used assertions. One
     /// without `iat` is accepted: a rejection would also affect clients that never send `iat`, until the last
-    /// assertion issued before that time has expired.
+    /// assertion issued before that time has expired. So is one whose `iat` was ahead of the clock.
     fn was_issued_before(&self, restored: Timestamp) -> bool {
         self.iat.is_some_and(|iat| iat < restored.as_second() as f64)
     }
@@ -64,14 +67,14 @@ impl AssertionClaims {
         let now = now.as_second();
         let seconds = |time: f64| (time.abs() < 1e15).then_some(time.floor() as i64);
         let exp = self.exp.and_then(seconds).ok_or(BadAssertion::NoExpiry)?;
-        if exp + CLOCK_LEEWAY_S <= now {
+        if exp + EXPIRY_LEEWAY_S <= now {
             return Err(BadAssertion::Expired);
         }
-        if exp > now + MAX_EXPIRY_S + CLOCK_LEEWAY_S {
+        if exp > now + MAX_EXPIRY_S + EXPIRY_LEEWAY_S {
             return Err(BadAssertion::TooLong);
         }
         for time in [self.nbf, self.iat].into_iter().flatten() {
-            if seconds(time).is_none_or(|time| time > now + CLOCK_LEEWAY_S) {
+            if seconds(time).is_none_or(|time| time > now + FUTURE_LEEWAY_S) {
                 return Err(BadAssertion::Future);
             }
         }
@@ -176,7 +179,7 @@ impl ClientAuthenticator {
         // The `jti` is marked as used only after the signature check, so that other senders cannot use up the
         // client's `jti` values.
         let expires =
-            Timestamp::from_second(exp + CLOCK_LEEWAY_S + 1).map_err(|_| bad(BadAssertion::NoExpiry))?;
+            Timestamp::from_second(exp + EXPIRY_LEEWAY_S + 1).map_err(|_| bad(BadAssertion::NoExpiry))?;
         let key = ledger_keys::used_assertion(&client.client_id, jti);
         match self
             .ledger
@@ -286,15 +289,15 @@ mod tests {
         );
         check(serde_json::json!({ "aud": AUDIENCES[0], "exp": 1_000_100 }), Err(BadAssertion::NoJti));
         check(
-            serde_json::json!({ "aud": AUDIENCES[0], "exp": 1_000_100, "jti": "j", "iat": 1_000_010 }),
+            serde_json::json!({ "aud": AUDIENCES[0], "exp": 1_000_100, "jti": "j", "iat": 1_000_060 }),
             Ok(()),
         );
         check(
-            serde_json::json!({ "aud": AUDIENCES[0], "exp": 1_000_100, "jti": "j", "iat": 1_000_011 }),
+            serde_json::json!({ "aud": AUDIENCES[0], "exp": 1_000_100, "jti": "j", "iat": 1_000_061 }),
             Err(BadAssertion::Future),
         );
         check(
-            serde_json::json!({ "aud": AUDIENCES[0], "exp": 1_000_100, "jti": "j", "nbf": 1_000_060 }),
+            serde_json::json!({ "aud": AUDIENCES[0], "exp": 1_000_100, "jti": "j", "nbf": 1_000_061 }),
             Err(BadAssertion::Future),
         );
     }

@@ -82,6 +82,10 @@ impl ClientAuthenticator {
                     "client_id differs from the Authorization header",
                 ));
             }
+            // Some libraries send the header for a public client, too. An empty password is no credential.
+            if secret.is_empty() {
+                return self.public_client(&id, now).await;
+            }
             return self.client_with_secret(&id, &secret, AuthMethod::ClientSecretBasic, now).await;
         }
         if let Some(secret) = secret {
@@ -104,12 +108,16 @@ impl ClientAuthenticator {
             (None, Some(_)) => Err(ClientAuthError::InvalidRequest("client_assertion is missing")),
             (None, None) => {
                 let id = form.get("client_id").ok_or(ClientAuthError::InvalidClient)?;
-                let client =
-                    self.clients.active_client(id, now).await?.ok_or(ClientAuthError::InvalidClient)?;
-                let named_is_enough = client.auth_methods.contains(&AuthMethod::None);
-                if named_is_enough { Ok(client) } else { Err(ClientAuthError::InvalidClient) }
+                self.public_client(id, now).await
             }
         }
+    }
+
+    /// The client with this id if its id is enough.
+    async fn public_client(&self, id: &str, now: Timestamp) -> Result<Client, ClientAuthError> {
+        let client = self.clients.active_client(id, now).await?;
+        let is_public = |client: &Client| client.auth_methods.contains(&AuthMethod::None);
+        client.filter(is_public).ok_or(ClientAuthError::InvalidClient)
     }
 
     async fn client_with_secret(

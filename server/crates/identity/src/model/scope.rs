@@ -166,24 +166,23 @@ impl From<Scopes> for Vec<String> {
 
 /// The error for a text that is not a list of scopes (RFC 6749 section 3.3).
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("'{0}' is not a list of scopes separated by single spaces")]
+#[error("'{0}' is not a list of scopes separated by spaces")]
 pub struct MalformedScope(pub String);
 
 impl Scopes {
-    /// Parses a list separated by single spaces. An empty text is an empty list.
+    /// Parses a list separated by spaces. Spaces around the list and repeated ones are ignored, because
+    /// clients that join lists send them. A text without scopes is an empty list.
     ///
     /// # Errors
-    /// Returns [`MalformedScope`] for repeated spaces and for characters that RFC 6749 section 3.3 does not
-    /// allow.
+    /// Returns [`MalformedScope`] for characters that RFC 6749 section 3.3 does not allow, which are also the
+    /// other kinds of white space.
     pub fn parse(text: &str) -> Result<Self, MalformedScope> {
-        if text.is_empty() {
-            return Ok(Self::default());
-        }
+        let scopes = || text.split(' ').filter(|scope| !scope.is_empty());
         let legal = |b: u8| b == 0x21 || (0x23..=0x5b).contains(&b) || (0x5d..=0x7e).contains(&b);
-        if text.split(' ').any(|scope| scope.is_empty() || !scope.bytes().all(legal)) {
+        if !scopes().all(|scope| scope.bytes().all(legal)) {
             return Err(MalformedScope(text.to_owned()));
         }
-        Ok(text.split(' ').collect())
+        Ok(scopes().collect())
     }
 
     /// Returns `true` if the list contains exactly this scope.
@@ -398,8 +397,13 @@ mod tests {
     #[test]
     fn lists_are_checked_and_deduplicated() {
         assert_eq!(Scopes::parse("openid email openid").unwrap().to_string(), "openid email");
-        assert!(Scopes::parse("").unwrap().is_empty());
-        for bad in [" openid", "openid ", "a  b", "a\"b", "a\\b", "a\tb", "ä"] {
+        for empty in ["", " ", "   "] {
+            assert!(Scopes::parse(empty).unwrap().is_empty());
+        }
+        for spaces in [" openid email", "openid email ", "openid   email", "  openid  email  "] {
+            assert_eq!(Scopes::parse(spaces).unwrap().to_string(), "openid email");
+        }
+        for bad in ["a\"b", "a\\b", "a\tb", "a\nb", "\ta", "a\r\n", "a\u{a0}b", "a\u{2003}b", "ä"] {
             assert!(Scopes::parse(bad).is_err(), "{bad:?}");
         }
     }

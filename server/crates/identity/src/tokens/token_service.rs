@@ -1,5 +1,6 @@
 //! Minting and verification of access tokens (RFC 9068; RFC 8725), with a cache of verified tokens.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -121,9 +122,23 @@ impl TokenService {
         })
     }
 
-    /// Returns whether a resource is one of this server (RFC 8707): the issuer or the FHIR base URL.
-    pub fn is_resource(&self, resource: &str) -> bool {
-        resource == self.issuer || resource == self.fhir_base
+    /// Returns the audience that the values of `resource` name (RFC 8707 section 2): the issuer or the FHIR
+    /// base URL, also with a slash at its end. Returns `None` if they name neither or both, which is the
+    /// default.
+    ///
+    /// # Errors
+    /// Returns the first value that is no resource of this server.
+    pub fn named_audience<'a>(
+        &self,
+        resources: impl Iterator<Item = &'a str>,
+    ) -> Result<Option<&str>, &'a str> {
+        let own = [self.issuer.as_str(), self.fhir_base.as_str()];
+        let mut named = BTreeSet::new();
+        for resource in resources {
+            let is_same = |own: &&str| resource.strip_suffix('/').unwrap_or(resource) == *own;
+            named.insert(own.into_iter().find(is_same).ok_or(resource)?);
+        }
+        Ok(named.pop_first().filter(|_| named.is_empty()))
     }
 
     fn token_audience(&self, scopes: &Scopes, resource: Option<&str>) -> Vec<String> {
