@@ -54,9 +54,9 @@ async fn a_generated_secret_is_accepted_in_the_header_and_in_the_form() {
         let (status, body) = twice.send(&server).await;
         assert_eq!((status, &body["error"]), (StatusCode::BAD_REQUEST, &"invalid_request".into()), "{id}");
     }
-    let refused = server.trefoil(&["client", "add", "other", "--with-secret", "--auth-method", "none"]);
-    let text = String::from_utf8_lossy(&refused.stderr);
-    assert!(!refused.status.success() && text.contains("leave out with_secret"), "{text}");
+    let output = server.trefoil(&["client", "add", "other", "--with-secret", "--auth-method", "none"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && text.contains("leave out with_secret"), "{text}");
     let app = ["client", "add", "app", "--redirect-uri", "https://app.example/cb"];
     let text = String::from_utf8(server.trefoil(&app).stdout).unwrap();
     assert!(text.contains("the reason and the remedy are on the first page of the server"), "{text}");

@@ -88,8 +88,8 @@ pub struct Add {
 /// Adds the authentication methods of a client with a secret, unless the members name one with a secret.
 /// Libraries differ in the method that they use by default.
 fn add_secret_methods(members: &mut serde_json::Map<String, Value>) -> Result<(), CommandError> {
-    let named = ["token_endpoint_auth_method", "token_endpoint_auth_methods"];
-    if named.iter().any(|name| members.contains_key(*name)) {
+    let method_members = ["token_endpoint_auth_method", "token_endpoint_auth_methods"];
+    if method_members.iter().any(|name| members.contains_key(*name)) {
         return Ok(());
     }
     if members.contains_key("jwks") || members.contains_key("jwks_uri") {

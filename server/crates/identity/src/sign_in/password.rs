@@ -183,8 +183,8 @@ mod tests {
     #[test]
     fn other_normal_forms_of_a_password_match() {
         let (composed, decomposed) = ("für Zoë, Nguyễn", "fu\u{308}r Zoe\u{308}, Nguye\u{302}\u{303}n");
-        for stored in [composed, decomposed] {
-            let phc = hash_password(stored, &SystemRandom);
+        for first in [composed, decomposed] {
+            let phc = hash_password(first, &SystemRandom);
             assert!([composed, decomposed].iter().all(|typed| verify_password(typed, Some(&phc))));
             assert!(!verify_password("fur Zoe, Nguyen", Some(&phc)));
         }

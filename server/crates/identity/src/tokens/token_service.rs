@@ -133,12 +133,12 @@ impl TokenService {
         resources: impl Iterator<Item = &'a str>,
     ) -> Result<Option<&str>, &'a str> {
         let own = [self.issuer.as_str(), self.fhir_base.as_str()];
-        let mut named = BTreeSet::new();
+        let mut audiences = BTreeSet::new();
         for resource in resources {
             let is_same = |own: &&str| resource.strip_suffix('/').unwrap_or(resource) == *own;
-            named.insert(own.into_iter().find(is_same).ok_or(resource)?);
+            audiences.insert(own.into_iter().find(is_same).ok_or(resource)?);
         }
-        Ok(named.pop_first().filter(|_| named.is_empty()))
+        Ok(audiences.pop_first().filter(|_| audiences.is_empty()))
     }
 
     fn token_audience(&self, scopes: &Scopes, resource: Option<&str>) -> Vec<String> {
