@@ -132,7 +132,7 @@ async fn restore(args: RestoreArgs, console: &Console) -> Result<()> {
         }
         return Ok(());
     }
-    let left_out = if args.keep_sessions { &[][..] } else { identity::ENDED_BY_RESTORE };
+    let left_out = if args.keep_sessions { identity::NEVER_COPIED } else { identity::ENDED_BY_RESTORE };
     let purpose = match (args.continues, args.drill) {
         (true, _) => StorePurpose::Successor,
         (_, true) => StorePurpose::Drill,

@@ -120,6 +120,7 @@ commands! {
     UserList: "user" / "list" => user::List;
     UserShow: "user" / "show" => user::Show;
     UserSetPassword: "user" / "set-password" => user::SetPassword;
+    UserOneTimeLink: "user" / "one-time-link" => user::OneTimeLink;
     UserDisable: "user" / "disable" => user::Disable;
     UserEnable: "user" / "enable" => user::Enable;
     UserSignOut: "user" / "sign-out" => user::SignOut;

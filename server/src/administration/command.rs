@@ -12,8 +12,9 @@ use identity::directory::client_registry::ChangeClientError;
 use identity::directory::user_directory::{ChangeUserError, UserError};
 use identity::model::client::RegistrationError;
 use identity::model::client_metadata::InvalidMetadata;
+use identity::sign_in::one_time_link::OneTimeLinkError;
 use identity::sign_in::password::PasswordError;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -202,11 +203,50 @@ pub struct Call<'a> {
     pub services: &'a AdminServices<'a>,
     /// The revision that the record must have (`If-Match`).
     pub revision: Option<u64>,
-    /// Whether the call came over HTTP, where the clients of a demo project that is not served do not exist.
-    pub is_remote: bool,
+    /// Who runs the command.
+    pub caller: Caller,
 }
 
+/// Who runs a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Caller {
+    /// An operator of the machine, or an administrator who has just signed in to the console.
+    Present,
+    /// The user of an access token, with the time of the sign-in.
+    User(Option<Timestamp>),
+    /// A client with an access token of its own.
+    Client,
+}
+
+/// Maximum age of the sign-in of an administrator who gives access to another one.
+const MAX_SIGN_IN_AGE: SignedDuration = SignedDuration::from_mins(15);
+
 impl Call<'_> {
+    /// Whether the call came with an access token, for which the clients of a demo project that is not served
+    /// do not exist.
+    pub fn is_remote(&self) -> bool {
+        self.caller != Caller::Present
+    }
+
+    /// Checks that the caller may give access to an administrator: a token that was stolen, or the secret of
+    /// a client, must not become an account.
+    ///
+    /// # Errors
+    /// [`CommandError::Forbidden`] for a client, and for a user who signed in too long ago.
+    pub fn check_recent_sign_in(&self) -> Result<(), CommandError> {
+        let text = match self.caller {
+            Caller::Present => return Ok(()),
+            Caller::User(Some(time)) if self.now() <= time + MAX_SIGN_IN_AGE => return Ok(()),
+            Caller::User(_) => {
+                "the user is an administrator; sign in again, at most 15 minutes before this request"
+            }
+            Caller::Client => {
+                "the user is an administrator, to whom only a signed-in administrator gives access"
+            }
+        };
+        Err(CommandError::Forbidden(text))
+    }
+
     /// The time.
     pub fn now(&self) -> Timestamp {
         self.services.clock.now()
@@ -392,9 +432,23 @@ pub enum CommandError {
     /// The record was changed since it was read.
     #[error("{0}")]
     Stale(String),
+    /// The caller may not run the command.
+    #[error("{0}")]
+    Forbidden(&'static str),
     /// Another failure.
     #[error(transparent)]
     Other(#[from] anyhow::Error),
+}
+
+impl From<OneTimeLinkError> for CommandError {
+    fn from(error: OneTimeLinkError) -> Self {
+        let text = error.to_string();
+        match error {
+            OneTimeLinkError::Disabled => Self::Conflict { code: "user_disabled", text },
+            OneTimeLinkError::NoOwnMethods(_) => Self::Conflict { code: "no_own_methods", text },
+            OneTimeLinkError::Store(error) => error.into(),
+        }
+    }
 }
 
 impl From<RegistrationError> for CommandError {

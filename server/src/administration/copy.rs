@@ -166,8 +166,10 @@ pub async fn copy_between(
     };
     let from_name = store_name(config);
     let fhir_base = format!("{}/fhir/R4", config.base_url.as_deref().unwrap_or("https://localhost:8443"));
-    let (from, into) =
-        (CopiedStore { store, name: &from_name, fhir_base: &fhir_base }, (&copied, name.as_str()));
+    let (from, into) = (
+        CopiedStore { store, name: &from_name, fhir_base: &fhir_base, left_out: identity::NEVER_COPIED },
+        (&copied, name.as_str()),
+    );
     let total = copy_store(from, into, keeps_source, drain, finish, clock.now(), &mut progress).await?;
     let total = Progress { files, ..total };
     let mut text = format!("copied        {}\nto            {name}", progress_text(total));

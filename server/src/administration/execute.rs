@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::all_commands::AdminCommand;
-use super::command::Call;
+use super::command::{Call, Caller};
 use super::events::EventSink;
 use super::services::AdminServices;
 
@@ -16,7 +16,7 @@ pub async fn execute_command(
     command: AdminCommand,
     events: EventSink<'_>,
 ) -> Result<u8> {
-    let call = Call { services, revision: None, is_remote: false };
+    let call = Call { services, revision: None, caller: Caller::Present };
     match command.run(&call, events).await {
         Ok(record) => Ok(record.tell(events)),
         Err(error) => Err(error.into_error()),

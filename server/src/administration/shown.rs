@@ -2,14 +2,18 @@
 
 use std::collections::BTreeSet;
 
+use anyhow::Context as _;
 use identity::authorize::consent::UserConsent;
 use identity::model::client::Client;
 use identity::model::client_metadata::ClientMetadata;
 use identity::model::user::{StandardClaims, User};
+use identity::sign_in::one_time_link::NewOneTimeLink;
 use identity::sign_in::session::Session;
 use identity::sign_in::sign_in_methods::SignInMethods;
 use identity::tokens::signing_key::{KeyPurpose, KeyStage, SigningKey};
 use jiff::Timestamp;
+use qrcode::QrCode;
+use qrcode::render::unicode::Dense1x2;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -42,6 +46,9 @@ pub struct ShownUser<'a> {
     /// all users.
     #[serde(skip_serializing_if = "Option::is_none")]
     irregular_name: Option<bool>,
+    /// A new one-time link for a user who was invited. It is shown once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    one_time_link: Option<ShownOneTimeLink>,
     /// The sign-in methods, if the user is shown alone.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     methods: Option<ShownMethods<'a>>,
@@ -64,8 +71,15 @@ impl<'a> ShownUser<'a> {
             has_password: user.password.is_some(),
             demo: user.demo,
             irregular_name: None,
+            one_time_link: None,
             methods: None,
         }
+    }
+
+    /// The user with a new one-time link.
+    #[must_use]
+    pub fn with_link(self, one_time_link: Option<ShownOneTimeLink>) -> Self {
+        Self { one_time_link, ..self }
     }
 
     /// The user in a list of all users.
@@ -78,6 +92,45 @@ impl<'a> ShownUser<'a> {
     #[must_use]
     pub fn with_methods(self, methods: ShownMethods<'a>) -> Self {
         Self { methods: Some(methods), ..self }
+    }
+}
+
+/// A new one-time link. It is shown once.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "OneTimeLink")]
+pub struct ShownOneTimeLink {
+    /// Id of the link in the audit log.
+    id: String,
+    /// Address of the page on which the user sets a password.
+    url: String,
+    /// Time at which the link ends if it is not used.
+    #[schemars(with = "String")]
+    expires_at: Timestamp,
+}
+
+impl ShownOneTimeLink {
+    /// A link of the server with this base URL.
+    pub fn new(link: NewOneTimeLink, base_url: &str) -> Self {
+        Self { url: link.address(base_url), id: link.id, expires_at: link.expires }
+    }
+
+    /// The lines for people, with a QR code of the address if it is wanted.
+    ///
+    /// # Errors
+    /// An error if the address is too long for a QR code.
+    pub fn text(&self, with_qr: bool) -> anyhow::Result<String> {
+        let mut text = format!(
+            "{}\nthe link sets a password once, until {}; the one who opens it acts as the user",
+            self.url, self.expires_at
+        );
+        if with_qr {
+            let code = QrCode::new(&self.url).context("the address is too long for a QR code")?;
+            // Dark modules are blank, because most terminals are dark.
+            let blocks =
+                code.render::<Dense1x2>().dark_color(Dense1x2::Light).light_color(Dense1x2::Dark).build();
+            text = format!("{text}\n{blocks}");
+        }
+        Ok(text)
     }
 }
 

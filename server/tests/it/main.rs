@@ -52,6 +52,7 @@ mod new_app;
 mod node_faults;
 mod nodes;
 mod notes;
+mod one_time_links;
 mod outgoing;
 mod page_session;
 mod pages;

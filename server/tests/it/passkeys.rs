@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use crate::driver::{Driver, have_browser};
+use crate::one_time_links;
 use crate::support::{PATIENCE, Server};
 
 impl Driver {
@@ -75,6 +76,16 @@ async fn a_passkey_is_added_used_and_removed() {
     driver.wait_for("Sign in").await;
     driver.sign_in(&server).await;
     // The previous page has a button with the same selector, so the test waits for the new page.
+    driver.wait_for("Use your passkey").await;
+    driver.press("form[data-passkey=get] button").await;
+    driver.wait_for("Your account").await;
+
+    // A one-time link proves one factor: the passkey is still asked for.
+    driver.sign_out(&server).await;
+    let user = server.demo_json()["user"]["username"].as_str().unwrap().to_owned();
+    driver.go(&one_time_links::link(&server, &user)).await;
+    driver.fill("#new", "a walk in the garden").await;
+    driver.press("form[action='/one-time-link'] button").await;
     driver.wait_for("Use your passkey").await;
     driver.press("form[data-passkey=get] button").await;
     driver.wait_for("Your account").await;

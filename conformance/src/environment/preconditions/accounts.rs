@@ -28,6 +28,15 @@ pub(super) async fn fresh_user(
     Ok(())
 }
 
+/// Invites a user for the case, and returns the name and the key of the one-time link.
+pub(super) async fn invited_user(environment: &TestEnvironment) -> Result<Value, SetupError> {
+    let name = format!("guest-{}", random_text().to_lowercase());
+    let output = environment.local()?.server.admin(&["user", "add", &name, "--invite"], "").await?;
+    let key = output.lines().find_map(|line| line.split_once("?key=")).map(|(_, key)| key);
+    let key = key.ok_or_else(|| SetupError::Failed("the command printed no link".to_owned()))?;
+    Ok(json!({ "username": name, "key": key }))
+}
+
 /// Creates a user for the case, requests a token and returns the name of the user.
 pub(super) async fn own_user(
     environment: &TestEnvironment,

@@ -28,7 +28,7 @@ use super::error::SetupError;
 use super::passkeys;
 use super::target::TestTarget;
 use crate::spec::preconditions;
-use accounts::{basic_client, fresh_user, own_user, removed_user};
+use accounts::{basic_client, fresh_user, invited_user, own_user, removed_user};
 pub use brought_terminology::has_demo_project;
 pub use context::CaseContext;
 use exports::{export, failed_export, minute_old_export};
@@ -101,6 +101,7 @@ async fn perform(
         "dpop-key" => dpop_key(context)?,
         "dpop-token" => dpop_token(environment, context).await?,
         "fresh-user" => fresh_user(environment, context, &[]).await?,
+        "one-time-link" => context.vars.set("invited", invited_user(environment).await?),
         "passkey" | "required-passkey" => {
             fresh_user(environment, context, &[]).await?;
             passkeys::set_up(target, context, name == "required-passkey").await?;

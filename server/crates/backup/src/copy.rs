@@ -22,6 +22,8 @@ pub struct CopiedStore<'a> {
     pub name: &'a str,
     /// Base URL of the server, with which references may begin.
     pub fhir_base: &'a str,
+    /// Beginnings of the keys of records that are not copied.
+    pub left_out: &'static [&'static str],
 }
 
 /// Copies all versions and records from one store to another, which nobody may use meanwhile. `to` is the
@@ -78,7 +80,11 @@ pub async fn copy_store(
         if page.is_empty() {
             break;
         }
-        let records: Vec<_> = page.into_iter().filter(|entry| entry.key != MARKER).collect();
+        let records: Vec<_> = page
+            .into_iter()
+            .filter(|entry| entry.key != MARKER)
+            .filter(|entry| !from.left_out.iter().any(|prefix| entry.key.starts_with(prefix)))
+            .collect();
         total.records += records.len() as u64;
         receiver.add(ReplayPart { records, ..ReplayPart::default() }).await?;
         progress(total);

@@ -33,6 +33,13 @@ pub enum AuditEvent {
     SignOutEverywhere {
         sub: String,
     },
+    /// A one-time link was made (created) or used (updated).
+    OneTimeLink {
+        action: RecordAction,
+        sub: String,
+        /// Id of the link, which is not its secret.
+        id: String,
+    },
     /// A user consented to scopes of a client, or withdrew the consent.
     Consent {
         sub: String,

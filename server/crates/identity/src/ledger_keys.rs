@@ -11,6 +11,8 @@
 //! | `factors/{sub}` | passkeys and recovery codes of a user | by compare-and-set |
 //! | `link/{digest of issuer and subject}` | user who is or was linked to an external account | with `link-of` |
 //! | `link-of/{sub}/{digest of issuer and subject}` | one account that is or was linked to a user | with `link` |
+//! | `one-time-link/{digest of secret}` | user of a one-time link | until it expires |
+//! | `one-time-link-of/{sub}` | the only live one-time link of a user | until it is used or expires |
 //! | `pending-link/{digest of id}` | external account that is not linked yet | until it is linked |
 //! | `flow/{digest of state}` | sign-in at an external provider | taken once |
 //! | `ceremony/{digest of id}` | passkey ceremony | taken once |
@@ -45,6 +47,10 @@ pub(crate) fn large_request(id: &str) -> String {
     format!("large-request/{id}")
 }
 
+/// Beginnings of the keys of one-time links, which neither a restore nor a copy brings back: they may have
+/// been used after the backup, or are used in the other store.
+pub const NEVER_COPIED: &[&str] = &["one-time-link/", "one-time-link-of/"];
+
 /// Beginnings of the keys of what a restore ends: the records of a backup would live again although they were
 /// spent or revoked after it. What was spent, revoked or withdrawn before the backup stays.
 pub const ENDED_BY_RESTORE: &[&str] = &[
@@ -55,6 +61,8 @@ pub const ENDED_BY_RESTORE: &[&str] = &[
     "flow/",
     "large-request/",
     "launch/",
+    NEVER_COPIED[0],
+    NEVER_COPIED[1],
     "par/",
     "pending-link/",
     "refresh/",
@@ -111,6 +119,14 @@ pub(crate) fn account_link(account_id: &str) -> String {
 /// The key of a linked account, or the prefix of all linked accounts of a user if `account_id` is empty.
 pub(crate) fn user_link(sub: &str, account_id: &str) -> String {
     format!("link-of/{sub}/{account_id}")
+}
+
+pub(crate) fn one_time_link(digest: &str) -> String {
+    format!("one-time-link/{digest}")
+}
+
+pub(crate) fn one_time_link_of(sub: &str) -> String {
+    format!("one-time-link-of/{sub}")
 }
 
 pub(crate) fn pending_link(id: &str) -> String {

@@ -25,7 +25,7 @@ pub mod directory;
 mod encoding;
 mod jose;
 mod ledger_keys;
-pub use ledger_keys::ENDED_BY_RESTORE;
+pub use ledger_keys::{ENDED_BY_RESTORE, NEVER_COPIED};
 pub use tokens::revocation::end_all_before;
 pub mod lifetimes;
 pub mod model;

@@ -29,7 +29,7 @@ pub const REASONS_OF_REFUSALS: &str = "if a sign-in is refused, the reason and t
 
 /// Whether the client exists for the caller.
 fn is_visible(call: &Call<'_>, client: &Client) -> bool {
-    !call.is_remote || call.services.identity.demo || !client.demo
+    !call.is_remote() || call.services.identity.demo || !client.demo
 }
 
 /// The client with this id, if the record has the revision that the call requires.

@@ -11,6 +11,7 @@ use identity::directory::user_directory::{
 use identity::model::user::User;
 use identity::model::user_name;
 use identity::sign_in::sign_in_methods::MethodsToRemove;
+use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -22,7 +23,7 @@ use crate::administration::command::{
 use crate::administration::events::EventSink;
 use crate::administration::member_flags::{MemberChanges, MemberFlags, UserTable};
 use crate::administration::registration_warnings::user_warnings;
-use crate::administration::shown::{ShownConsent, ShownMethods, ShownSession, ShownUser};
+use crate::administration::shown::{ShownConsent, ShownMethods, ShownOneTimeLink, ShownSession, ShownUser};
 use crate::administration::user_change::{UserChange, new_user};
 use crate::administration::user_facts::user_facts;
 use crate::node::closure_tables;
@@ -86,6 +87,10 @@ pub struct Add {
     #[arg(skip)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     password: Option<String>,
+    /// Make a one-time link with which the user sets a password, instead of reading one
+    #[arg(long)]
+    #[serde(default)]
+    invite: bool,
     #[command(flatten)]
     #[serde(flatten)]
     members: MemberFlags<UserTable>,
@@ -98,27 +103,47 @@ impl Command for Add {
     const READS_PASSWORD: bool = true;
 
     fn read_input(&mut self, input: &mut dyn ProgramInput) -> anyhow::Result<()> {
-        self.password = Some(input.password()?);
+        if !self.invite {
+            self.password = Some(input.password()?);
+        }
         Ok(())
     }
 
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
-        let Self { username, password, members } = self;
+        let Self { username, password, invite, members } = self;
         let change = UserChange::read(members.members)?;
+        if invite && password.is_some() {
+            return Err(CommandError::Invalid("leave out the password of a user who is invited".to_owned()));
+        }
         let password = match password {
             Some(plain) => Some(call.services.hash_new_password(plain, &username).await?),
             None => None,
         };
         let mut user = new_user(username, password);
         change.apply(&mut user);
+        if invite && user.administrator {
+            call.check_recent_sign_in()?;
+        }
         // A new user has no tokens.
         user.epoch = 0;
         let users = &call.services.identity.users;
         let sub = users.add_user(user, call.now()).await?.sub;
         let added = users.versioned_user(&sub, call.now()).await?.ok_or(ChangeUserError::Unknown)?;
-        let text = format!("added user {} (sub {sub})", added.user.username);
-        let record = changed(call, text, &added).await?;
-        Ok(RecordAnswer { location: Some(format!("users/{sub}")), ..record }.into())
+        let mut text = format!("added user {} (sub {sub})", added.user.username);
+        let link = match invite {
+            true => Some(make_link(call, &added.user, DEFAULT_LINK_HOURS).await?),
+            false => None,
+        };
+        if let Some(link) = &link {
+            text = format!("{text}\n{}", link.text(false)?);
+        }
+        Ok(RecordAnswer {
+            warnings: user_warnings(call.services.resources, &added.user).await,
+            revision: Some(added.revision),
+            location: Some(format!("users/{sub}")),
+            ..RecordAnswer::new(text, ShownUser::new(&added.user).with_link(link))
+        }
+        .into())
     }
 }
 
@@ -322,6 +347,58 @@ impl Command for SetPassword {
         Ok(Answer::Done(format!(
             "set the password of {username}; all sessions and tokens have ended, {others_text}"
         )))
+    }
+}
+
+/// Lifetime of a one-time link in hours, and the longest one: 30 days.
+const DEFAULT_LINK_HOURS: u32 = 24;
+const MAX_LINK_HOURS: u32 = 30 * 24;
+
+/// Makes a one-time link for a user.
+async fn make_link(call: &Call<'_>, user: &User, hours: u32) -> Result<ShownOneTimeLink, CommandError> {
+    if user.administrator {
+        call.check_recent_sign_in()?;
+    }
+    let identity = call.services.identity;
+    let lifetime = SignedDuration::from_hours(hours.into());
+    let link = identity.sign_in.make_one_time_link(user, lifetime, call.now()).await?;
+    Ok(ShownOneTimeLink::new(link, &identity.issuer))
+}
+
+fn default_link_hours() -> u32 {
+    DEFAULT_LINK_HOURS
+}
+
+/// Make a link with which the user sets a new password once; it ends an earlier link.
+#[derive(Debug, Args, Serialize, Deserialize)]
+#[command(after_help = "Example:\n  trefoil user one-time-link ada --hours 48")]
+pub struct OneTimeLink {
+    /// User name
+    #[arg(value_name = "NAME")]
+    user: UserAddress,
+    /// Hours, up to 720, after which the link ends
+    #[arg(long, default_value_t = DEFAULT_LINK_HOURS, value_name = "HOURS", value_parser = clap::value_parser!(u32).range(1..=720))]
+    #[serde(default = "default_link_hours")]
+    hours: u32,
+    /// Print the link also as a QR code
+    #[arg(long)]
+    #[serde(default)]
+    qr: bool,
+}
+
+impl Command for OneTimeLink {
+    const DOORS: Doors =
+        Doors::all("Make a one-time link", &[AdminRoute::new(Post, "users/{sub}/one-time-link")])
+            .only_if(|user| user["disabled"] == false);
+    const ANSWER: AnswerShape = AnswerShape::record::<ShownOneTimeLink>();
+
+    async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
+        if !(1..=MAX_LINK_HOURS).contains(&self.hours) {
+            return Err(CommandError::Invalid(format!("hours must be a number from 1 to {MAX_LINK_HOURS}")));
+        }
+        let user = self.user.read(call).await?.user;
+        let link = make_link(call, &user, self.hours).await?;
+        Ok(RecordAnswer::new(link.text(self.qr)?, link).into())
     }
 }
 

@@ -15,6 +15,7 @@ pub mod openapi;
 
 use http::{Method, StatusCode, header};
 use identity::model::scope::NamedScope;
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +26,7 @@ use super::reply::{self, Response};
 use crate::administration::AdminServices;
 use crate::administration::all_commands::CommandRow;
 use crate::administration::command::{
-    AdminRoute, Answer, AnswerShape, Call, CommandError, ListAnswer, RecordAnswer,
+    AdminRoute, Answer, AnswerShape, Call, Caller, CommandError, ListAnswer, RecordAnswer,
 };
 use crate::records::audit::{self, AuditActor};
 
@@ -38,13 +39,14 @@ fn invalid_request(text: &str) -> Problem {
     Problem::admin(StatusCode::BAD_REQUEST, "invalid_request", text)
 }
 
-/// Checks that the token is one of an administrator.
-pub(super) async fn check_administrator(context: &RequestContext) -> Result<(), Problem> {
+/// Checks that the token is one of an administrator, and returns its bearer.
+pub(super) async fn check_administrator(context: &RequestContext) -> Result<Caller, Problem> {
     check_scope(context, &[NamedScope::Admin]).await
 }
 
 /// Checks that the token has one of these scopes, and that its user, if it has one, is an administrator.
-pub(super) async fn check_scope(context: &RequestContext, scopes: &[NamedScope]) -> Result<(), Problem> {
+/// Returns its bearer.
+pub(super) async fn check_scope(context: &RequestContext, scopes: &[NamedScope]) -> Result<Caller, Problem> {
     let Some(credentials) = context.credentials()? else {
         let text = "send an access token as 'Authorization: Bearer TOKEN'";
         return Err(Problem::admin(StatusCode::UNAUTHORIZED, "invalid_request", text));
@@ -58,11 +60,17 @@ pub(super) async fn check_scope(context: &RequestContext, scopes: &[NamedScope])
         return lacking(&format!("the token lacks the scope {}", names.join(" or ")));
     }
     match &access.user {
-        None => audit::set_actor(AuditActor::Client(access.token.client_id.clone())),
-        Some(user) if user.administrator => audit::set_actor(AuditActor::User(user.sub.clone())),
-        Some(_) => return lacking("the user is not an administrator"),
+        None => {
+            audit::set_actor(AuditActor::Client(access.token.client_id.clone()));
+            Ok(Caller::Client)
+        }
+        Some(user) if user.administrator => {
+            audit::set_actor(AuditActor::User(user.sub.clone()));
+            let time = access.token.auth_time.and_then(|time| Timestamp::from_second(time).ok());
+            Ok(Caller::User(time))
+        }
+        Some(_) => lacking("the user is not an administrator"),
     }
-    Ok(())
 }
 
 /// Runs the command of a request.
@@ -73,7 +81,7 @@ pub async fn run_command(
     path: PathParameters,
     body: &mut RequestBody,
 ) -> Result<Response, Problem> {
-    check_administrator(context).await?;
+    let caller = check_administrator(context).await?;
     let mut body_members = match context.method {
         Method::POST | Method::PUT | Method::PATCH => read_body(context, row, body).await?,
         _ => Map::new(),
@@ -99,7 +107,7 @@ pub async fn run_command(
     let (app, stop) = (&context.app, CancellationToken::new());
     let services = AdminServices::of_running(app, &stop);
     let revision = expected_revision(context)?;
-    let call = Call { services: &services, revision, is_remote: true };
+    let call = Call { services: &services, revision, caller };
     Ok(response(command.run(&call, &mut |_| {}).await?, row, &app.address.base_url))
 }
 
@@ -164,6 +172,7 @@ impl From<CommandError> for Problem {
             CommandError::Unknown { record, .. } => Self::no_such(record),
             CommandError::Conflict { code, text } => Self::admin(StatusCode::CONFLICT, code, &text),
             CommandError::Stale(text) => precondition_failed(&text),
+            CommandError::Forbidden(text) => Self::admin(StatusCode::FORBIDDEN, "access_denied", text),
             CommandError::Other(error) => {
                 tracing::error!("a command of an administrator failed: {error:#}");
                 let text = "the command failed; the server's log has the reason";

@@ -37,10 +37,13 @@ pub async fn read_form(context: &RequestContext, body: &mut RequestBody) -> Resu
     let token = form.get("csrf").unwrap_or_default();
     let is_genuine =
         bool::from(token.as_bytes().ct_eq(form_token(browser).as_bytes())) && !browser.is_empty();
-    let same_site =
-        context.header("sec-fetch-site").is_none_or(|site| matches!(site, "same-origin" | "none"));
-    let same_origin =
-        context.header(header::ORIGIN).is_none_or(|origin| origin == context.app.address.base_url);
+    let site = context.header("sec-fetch-site");
+    let same_site = site.is_none_or(|site| matches!(site, "same-origin" | "none"));
+    // Pages without a referrer send no origin, but still say that the form is ours.
+    let is_hidden = |origin: &str| origin == "null" && site == Some("same-origin");
+    let same_origin = context
+        .header(header::ORIGIN)
+        .is_none_or(|origin| origin == context.app.address.base_url || is_hidden(origin));
     if is_genuine && same_site && same_origin {
         Ok(form)
     } else {

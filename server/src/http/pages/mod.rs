@@ -5,6 +5,7 @@
 //! | [`home`] | description of the server |
 //! | [`consent`], [`patient`], `patient_search` | consent, and the choice of a patient |
 //! | [`sign_in`], [`passkey`], [`recovery`] | sign-in, and its completion |
+//! | [`one_time_link`] | a new password for a user who has none, or has lost it |
 //! | [`browser_session`] | the signed-in user of a browser |
 //! | [`sign_out`], [`account`] | sign-out, and the user's account |
 //! | [`console`] | the server as its administrators see it |
@@ -34,6 +35,7 @@ pub mod health;
 pub mod home;
 pub mod language;
 pub mod language_choice;
+pub mod one_time_link;
 pub mod page_request;
 pub mod passkey;
 pub mod patient;
@@ -64,11 +66,12 @@ pub fn with_page_headers(mut response: Response) -> Response {
             "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'",
         ),
         (header::X_FRAME_OPTIONS, "DENY"),
-        (header::REFERRER_POLICY, "same-origin"),
     ];
     for (name, value) in headers {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
+    let referrer = HeaderValue::from_static("same-origin");
+    response.headers_mut().entry(header::REFERRER_POLICY).or_insert(referrer);
     response
 }
 

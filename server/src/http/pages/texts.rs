@@ -434,6 +434,15 @@ const TEXTS: &[(&str, &str)] = &[
     ),
     ("Change the password", "Passwort ändern"),
     ("Set a password", "Passwort setzen"),
+    ("Set the password and sign in", "Passwort setzen und anmelden"),
+    (
+        "For the account {}. This link can be used once.",
+        "Für das Konto {}. Dieser Link kann einmal verwendet werden.",
+    ),
+    (
+        "This link was used before, has expired or was replaced by a newer one. Ask for a new link.",
+        "Dieser Link wurde schon verwendet, ist abgelaufen oder wurde durch einen neueren ersetzt. Bitten Sie um einen neuen Link.",
+    ),
     ("The current password is wrong.", "Das aktuelle Passwort ist falsch."),
     ("The password was changed elsewhere.", "Das Passwort wurde anderswo geändert."),
     // Errors of passkeys and accounts, as sentences.

@@ -67,6 +67,7 @@ fn name(entry: &AuditEntry) -> &'static str {
             Event::SignInFailed { .. } => "sign-in-failed",
             Event::SignOut { .. } => "sign-out",
             Event::SignOutEverywhere { .. } => "sign-out-everywhere",
+            Event::OneTimeLink { .. } => "one-time-link",
             Event::Consent { .. } => "consent",
             Event::Granted { .. } => "granted",
             Event::TokenIssued { .. } => "token-issued",

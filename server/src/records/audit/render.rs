@@ -109,6 +109,11 @@ fn describe(event: &AuditEvent) -> RenderedEvent {
             RenderedEvent::new(AUTHENTICATION, ours("global-sign-out", "Sign-out everywhere"), "E")
                 .about("user", sub)
         }
+        AuditEvent::OneTimeLink { action, sub, id } => {
+            RenderedEvent::new(ATTRIBUTES, ours("one-time-link", "One-time link"), action_code(*action))
+                .about("user", sub)
+                .about("one-time-link", id)
+        }
         AuditEvent::Consent { sub, client_id, scope } => {
             let action = if scope.is_empty() { "D" } else { "C" };
             RenderedEvent::new(ATTRIBUTES, ours("consent", "Consent"), action)
@@ -380,6 +385,7 @@ mod tests {
             AuditEvent::SignInFailed { sub: None, reason: "too many attempts" },
             AuditEvent::SignOut { sid: text() },
             AuditEvent::SignOutEverywhere { sub: text() },
+            AuditEvent::OneTimeLink { action: RecordAction::Create, sub: text(), id: text() },
             AuditEvent::Consent { sub: text(), client_id: text(), scope: String::new() },
             AuditEvent::Granted { sub: text(), client_id: text(), scope: text(), family: text() },
             AuditEvent::TokenIssued { jti: text(), sub: text(), client_id: text(), scope: text() },

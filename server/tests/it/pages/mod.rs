@@ -114,6 +114,16 @@ async fn every_page_is_accessible() {
     driver.press("button").await;
     driver.find("[role=alert]").await;
     look(&driver, "recovery-wrong").await;
+    let link = crate::one_time_links::link(&server, "willow");
+    driver.go(&link).await;
+    look(&driver, "one-time-link").await;
+    driver.fill("#new", "password123").await;
+    driver.press("form[action='/one-time-link'] button").await;
+    driver.find("[role=alert]").await;
+    look(&driver, "one-time-link-weak").await;
+    crate::one_time_links::link(&server, "willow");
+    driver.go(&link).await;
+    look(&driver, "one-time-link-ended").await;
     go(&authorize(&demo["native"], "http://localhost:1/callback", "openid", "")).await;
     look(&driver, "sign-in").await;
     driver.fill("#username", "willow").await;

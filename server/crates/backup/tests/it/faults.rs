@@ -158,7 +158,7 @@ async fn the_source_of_a_copy_is_marked() {
     let (source, target) = (Store::memory(), Store::memory());
     write(&source, 0, Some("x"), at(0)).await;
     copy_store(
-        CopiedStore { store: &source, name: "file:a", fhir_base: BASE },
+        CopiedStore { store: &source, name: "file:a", fhir_base: BASE, left_out: &[] },
         (&target, "postgres://b"),
         false,
         async || Ok(()),

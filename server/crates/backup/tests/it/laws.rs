@@ -80,7 +80,7 @@ async fn every_backup_is_its_moment(kinds: [EngineKind; 2], is_encrypted: bool, 
     let Some(target) = Engine::open(kinds[1]).await else { return };
     let before = content(&source.store).await;
     copy_store(
-        CopiedStore { store: &source.store, name: "source", fhir_base: BASE },
+        CopiedStore { store: &source.store, name: "source", fhir_base: BASE, left_out: &[] },
         (&target.store, "target"),
         true,
         async || Ok(()),
@@ -176,7 +176,7 @@ async fn a_copy_repeats_erasures(kinds: [EngineKind; 2], before: Vec<Step>, mean
         is_drained.store(true, Ordering::Relaxed);
         Ok(())
     };
-    let from = CopiedStore { store: &source.store, name: "source", fhir_base: BASE };
+    let from = CopiedStore { store: &source.store, name: "source", fhir_base: BASE, left_out: &[] };
     let finish = async || Ok(());
     copy_store(from, (&target.store, "target"), true, drain, finish, at(0), &mut progress).await.unwrap();
     // A database records the number of its own last erasure.

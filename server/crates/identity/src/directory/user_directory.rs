@@ -404,7 +404,10 @@ impl UserDirectory {
             keys.extend(index.filter(|index| index.value.sub == user.sub).map(|_| key));
         }
         keys.dedup();
-        let mut writes = vec![LedgerWrite::delete(ledger_keys::user_factors(&user.sub), Expect::Any)];
+        let mut writes: Vec<_> =
+            [ledger_keys::user_factors(&user.sub), ledger_keys::one_time_link_of(&user.sub)]
+                .map(|key| LedgerWrite::delete(key, Expect::Any))
+                .into();
         for account in self.known_accounts(&user.sub, now).await? {
             writes.extend(match accounts {
                 AccountsOfDeleted::Remember => account.deletion_writes(&user.sub, now),

@@ -3,6 +3,7 @@
 mod factors;
 pub mod large_request_quota;
 pub mod linked_account;
+pub mod one_time_link;
 pub mod passkey;
 pub mod passkey_error;
 pub mod password;

@@ -10,7 +10,7 @@ use trefoil_identity::sign_in::sign_in_methods::MethodsToRemove;
 
 use crate::support::{Setup, at};
 
-fn provider() -> IdentityProvider {
+pub fn provider() -> IdentityProvider {
     IdentityProvider {
         name: "Clinic".to_owned(),
         issuer: "https://idp.example".to_owned(),

@@ -14,6 +14,7 @@ mod growth;
 mod keys;
 mod lifetimes;
 mod links;
+mod one_time_links;
 mod passkeys;
 mod provider_sign_in;
 mod sessions;

@@ -29,6 +29,7 @@ impl Random for Counting {
 pub const CALLBACK: &str = "https://app.example/cb";
 
 pub struct Setup {
+    pub store: Store,
     pub identity: Identity,
     pub user: User,
     pub client: Client,
@@ -46,7 +47,8 @@ impl Setup {
     /// Opens the services on an empty store.
     pub async fn on(store: Store) -> Self {
         let random = Arc::new(Counting::default());
-        let identity = Identity::open(store, random, "https://as.example", false, at(0)).await.unwrap();
+        let identity =
+            Identity::open(store.clone(), random, "https://as.example", false, at(0)).await.unwrap();
         let user = User {
             username: "ada".to_owned(),
             claims: StandardClaims { name: Some("Ada Example".to_owned()), ..StandardClaims::default() },
@@ -59,7 +61,7 @@ impl Setup {
         // The client as stored, which has a generation.
         let client = identity.clients.active_client("app", at(0)).await.unwrap().unwrap();
         identity.clients.add_client(&self::client("other"), at(0)).await.unwrap();
-        Self { identity, user, client }
+        Self { store, identity, user, client }
     }
 
     pub fn grant(&self, scopes: &str) -> Grant {
