@@ -101,7 +101,7 @@ async fn the_fragment_is_announced_only_if_a_client_may_use_it() {
         let discovery: Value = server.client().get(url).send().await.unwrap().json().await.unwrap();
         discovery["response_modes_supported"].clone()
     };
-    assert_eq!(modes().await, serde_json::json!(["query", "form_post", "fragment"]));
+    assert_eq!(modes().await, serde_json::json!(["query", "fragment", "form_post"]));
     let clients = server.trefoil(&["client", "list", "--json"]).stdout;
     for client in serde_json::Deserializer::from_slice(&clients).into_iter::<Value>().map(Result::unwrap) {
         let response_types = client["response_types"].as_array().unwrap();
@@ -113,5 +113,5 @@ async fn the_fragment_is_announced_only_if_a_client_may_use_it() {
     assert_eq!(modes().await, serde_json::json!(["query", "form_post"]));
     let implicit = ["old", "--redirect-uri", "https://app.example/cb", "--response-type", "id_token"];
     add_client(&server, &implicit);
-    assert_eq!(modes().await, serde_json::json!(["query", "form_post", "fragment"]));
+    assert_eq!(modes().await, serde_json::json!(["query", "fragment", "form_post"]));
 }

@@ -70,11 +70,12 @@ pub async fn openid_configuration(context: &RequestContext) -> Result<Response, 
         }
     }
     // `query` is the only mode of response_type=code, beside `form_post`, and never that of the others.
-    let mut response_modes = vec!["query", "form_post"];
+    let mut response_modes = vec!["query"];
     if response_types.len() > 1 {
         grant_types.push("implicit");
         response_modes.push("fragment");
     }
+    response_modes.push("form_post");
     Ok(cacheable(reply::json(
         StatusCode::OK,
         &json!({

@@ -65,9 +65,10 @@ pub fn check_new_name(name: &str) -> Result<String, UserNameDefect> {
     }
 }
 
-/// Returns the form in which a name is compared, or `None` if RFC 8265 does not allow the name.
+/// Returns the form in which a name is compared, or `None` if RFC 8265 does not allow the name. White space
+/// around the name is ignored.
 pub fn mapped_name(name: &str) -> Option<String> {
-    UsernameCaseMapped::enforce(name).ok().map(std::borrow::Cow::into_owned)
+    UsernameCaseMapped::enforce(name.trim()).ok().map(std::borrow::Cow::into_owned)
 }
 
 /// Returns the form by which attempts to sign in with a name are counted, so that other spellings of a name
