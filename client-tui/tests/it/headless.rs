@@ -14,9 +14,10 @@ use crate::server::{Server, browse};
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trefoil-tui"));
     command.stdin(Stdio::null());
-    // Tokens and profiles of these tests are kept apart from those of the user.
-    let state = concat!(env!("CARGO_TARGET_TMPDIR"), "/client-state");
-    command.env("XDG_STATE_HOME", state).env("XDG_CONFIG_HOME", state);
+    // Each test has tokens and profiles of its own: a server of an earlier test may have had the same port.
+    let test = std::thread::current().name().unwrap_or("main").replace("::", "-");
+    let state = format!("{}/client-state/{}-{test}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
+    command.env("XDG_STATE_HOME", &state).env("XDG_CONFIG_HOME", &state);
     command
 }
 
