@@ -121,14 +121,19 @@ impl KeyHosts {
             text,
             "[[client]]\nclient_id = \"app-admin\"\nredirect_uris = [\"{CALLBACK}\"]\nfirst_party = true\n\
              scope = \"openid trefoil/admin\"\n\n[[scope]]\nname = \"declared-notes\"\n\
-             description = \"Read your notes\"\n\n"
+             description = \"Read your notes\"\n\n\
+             [[client]]\nclient_id = \"app-groups\"\nredirect_uris = [\"{CALLBACK}\"]\nfirst_party = true\n\
+             scope = \"openid profile email groups offline_access\"\n\n\
+             [[scope]]\nname = \"groups\"\ndescription = \"See your groups\"\n\n\
+             [[claim]]\nname = \"groups\"\nscope = \"groups\"\n\n"
         );
         text
     }
 
     /// The declared applications in the format of clients in a profile: `declared.NAME`.
     pub fn profile(&self) -> Value {
-        let names = ALGORITHMS.map(str::to_lowercase).into_iter().chain(["admin".to_owned()]);
+        let names =
+            ALGORITHMS.map(str::to_lowercase).into_iter().chain(["admin".to_owned(), "groups".to_owned()]);
         let app = |name: String| {
             let app = json!({ "client_id": format!("app-{name}"), "redirect_uris": [CALLBACK] });
             (name, app)

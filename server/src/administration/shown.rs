@@ -36,6 +36,7 @@ pub struct ShownUser<'a> {
     fhir_user: Option<&'a str>,
     patients: &'a [String],
     groups: &'a [String],
+    own_claims: &'a [String],
     /// Members that an administrator set, which the provider does not change.
     set_by_hand: &'a BTreeSet<String>,
     administrator: bool,
@@ -65,6 +66,7 @@ impl<'a> ShownUser<'a> {
             fhir_user: user.fhir_user.as_deref(),
             patients: &user.patients,
             groups: &user.groups,
+            own_claims: &user.own_claims,
             set_by_hand: &user.set_by_hand,
             administrator: user.administrator,
             disabled: user.disabled,

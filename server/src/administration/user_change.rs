@@ -1,6 +1,9 @@
 //! A change of a user, as the admin API and the commands `trefoil user add` and `trefoil user change` receive
 //! it.
 
+use std::collections::BTreeMap;
+
+use identity::model::declared_claim::{ClaimSource, DeclaredClaim};
 use identity::model::members;
 use identity::model::nearest_name::nearest_name;
 use identity::model::scope::Scopes;
@@ -9,6 +12,8 @@ use serde_json::{Map, Value};
 
 /// Maximum number of patients, or of Groups, that an administrator names for a user.
 const MAX_IDS: usize = 50;
+/// Maximum number of values of declared claims that an administrator sets for a user.
+const MAX_OWN_CLAIMS: usize = 500;
 /// Maximum length of a text, in bytes.
 const MAX_TEXT_BYTES: usize = 500;
 
@@ -43,6 +48,18 @@ pub enum InvalidUserChange {
         /// Name of the member.
         member: &'static str,
     },
+    /// A claim is not a name with a value, or there are too many.
+    #[error("own_claims must be a list of at most {MAX_OWN_CLAIMS} texts such as groups=nurse")]
+    OwnClaims,
+    /// A claim is not declared.
+    #[error("the claim '{0}' is not declared; add a [[claim]] with this name to the configuration")]
+    UnknownClaim(String),
+    /// A provider sends the values of a claim.
+    #[error("the claim '{0}' has its values from a provider")]
+    ClaimOfProvider(String),
+    /// The values of a claim have another type.
+    #[error("the claim '{0}' cannot have these values; its kind is in [[claim]]")]
+    ClaimValue(String),
     /// The scopes are malformed.
     #[error("allowed_scopes: {0}")]
     Scopes(String),
@@ -71,6 +88,7 @@ pub struct UserChange {
     fhir_user: Option<Option<String>>,
     patients: Option<Vec<String>>,
     groups: Option<Vec<String>>,
+    own_claims: Option<Vec<String>>,
     allowed_scopes: Option<Scopes>,
     administrator: Option<bool>,
     disabled: Option<bool>,
@@ -91,10 +109,7 @@ impl UserChange {
                 let hint = nearest.map(|nearest| format!("; did you mean `{nearest}`?")).unwrap_or_default();
                 return Err(InvalidUserChange::Unknown { name, hint });
             };
-            let is_bad = |text: &str| {
-                text.is_empty() || text.len() > MAX_TEXT_BYTES || text.chars().any(char::is_control)
-            };
-            if value.as_str().is_some_and(is_bad) {
+            if value.as_str().is_some_and(is_bad_text) {
                 return Err(InvalidUserChange::Text);
             }
             let text =
@@ -126,6 +141,7 @@ impl UserChange {
                 }
                 "patients" => change.patients = Some(read_ids(row.name, &value)?),
                 "groups" => change.groups = Some(read_ids(row.name, &value)?),
+                "own_claims" => change.own_claims = Some(read_own_claims(&value)?),
                 "administrator" => change.administrator = Some(boolean()?),
                 "disabled" => change.disabled = Some(boolean()?),
                 claim => {
@@ -139,6 +155,29 @@ impl UserChange {
             }
         }
         Ok(change)
+    }
+
+    /// Checks the values of claims against those that are declared.
+    ///
+    /// # Errors
+    /// [`InvalidUserChange`] for the first claim that is rejected.
+    pub fn check_claims(&self, declared: &[DeclaredClaim]) -> Result<(), InvalidUserChange> {
+        let pairs = self.own_claims.iter().flatten().filter_map(|pair| pair.split_once('='));
+        let mut values: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (name, value) in pairs {
+            values.entry(name).or_default().push(value);
+        }
+        for (name, texts) in values {
+            let claim = declared.iter().find(|claim| claim.name == name);
+            let claim = claim.ok_or_else(|| InvalidUserChange::UnknownClaim(name.to_owned()))?;
+            if claim.source != ClaimSource::Users {
+                return Err(InvalidUserChange::ClaimOfProvider(name.to_owned()));
+            }
+            if claim.kind.of_texts(&texts).is_none() {
+                return Err(InvalidUserChange::ClaimValue(name.to_owned()));
+            }
+        }
+        Ok(())
     }
 
     /// Applies the change to a user.
@@ -161,6 +200,9 @@ impl UserChange {
         if let Some(groups) = &self.groups {
             user.groups.clone_from(groups);
         }
+        if let Some(own_claims) = &self.own_claims {
+            user.own_claims.clone_from(own_claims);
+        }
         for (name, is_set) in &self.by_hand {
             if *is_set {
                 user.set_by_hand.insert((*name).to_owned());
@@ -179,6 +221,24 @@ impl UserChange {
             user.epoch += 1;
         }
     }
+}
+
+/// Whether a text of a user is empty, too long or has control characters.
+fn is_bad_text(text: &str) -> bool {
+    text.is_empty() || text.len() > MAX_TEXT_BYTES || text.chars().any(char::is_control)
+}
+
+/// Reads a list of claims with values; `null` is an empty list.
+fn read_own_claims(value: &Value) -> Result<Vec<String>, InvalidUserChange> {
+    let pairs = match value {
+        Value::Null => &[],
+        Value::Array(pairs) if pairs.len() <= MAX_OWN_CLAIMS => &pairs[..],
+        _ => return Err(InvalidUserChange::OwnClaims),
+    };
+    let is_pair =
+        |text: &&str| text.split_once('=').is_some_and(|(name, _)| !name.is_empty()) && !is_bad_text(text);
+    let pair = |value: &Value| value.as_str().filter(is_pair).map(str::to_owned);
+    pairs.iter().map(pair).collect::<Option<_>>().ok_or(InvalidUserChange::OwnClaims)
 }
 
 /// Reads a list of ids; `null` is an empty list.

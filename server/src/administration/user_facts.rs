@@ -20,6 +20,7 @@ pub fn user_facts(
         ("fhir user", user.fhir_user.clone().unwrap_or_else(|| "-".to_owned())),
         ("patients", ids(&user.patients)),
         ("groups", ids(&user.groups)),
+        ("claims", ids(&user.own_claims)),
         ("allowed scopes", user.allowed_scopes.to_string()),
         ("disabled", yes(user.disabled).to_owned()),
         ("administrator", yes(user.administrator).to_owned()),
@@ -36,7 +37,8 @@ pub fn user_facts(
     }));
     if let Some(mapped) = &user.mapped {
         let values = mapped.values.iter().flatten().map(|(claim, value)| format!("{claim}={value}"));
-        let references: Vec<_> = values.chain(mapped.fhir_user.clone()).collect();
+        let passed_on = mapped.passed_on.iter().map(|(name, value)| format!("{name}: {value}"));
+        let references: Vec<_> = values.chain(mapped.fhir_user.clone()).chain(passed_on).collect();
         let of = mapped.issuer.as_deref().unwrap_or("a provider, before an upgrade");
         let until = match providers.iter().find(|provider| mapped.issuer.as_ref() == Some(&provider.issuer)) {
             Some(provider) => format!("until {}", time(mapped.ends(provider.rights_max_age))),

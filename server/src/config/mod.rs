@@ -13,6 +13,7 @@
 //! | `checks` | in tests, configuration texts and why they are refused |
 //! | `setting_value` | the type and the default of a setting, as documented |
 //! | [`declared`] | `[[client]]` and `[[scope]]` |
+//! | [`claim`] | `[[claim]]` |
 //! | [`provider`] | `[[provider]]` |
 //! | [`brand`] | `[pages]` |
 //! | [`backup`](mod@backup) | `[backup]` |
@@ -35,6 +36,7 @@ pub mod brand;
 pub mod bulk;
 #[cfg(test)]
 mod checks;
+pub mod claim;
 pub mod declared;
 #[cfg(test)]
 mod document;
@@ -72,6 +74,7 @@ use terminology::SnomedDialects;
 use self::audit::AuditConfig;
 use self::backup::BackupConfig;
 use self::bulk::BulkConfig;
+use self::claim::check_claims;
 use self::declared::DeclaredClient;
 pub use self::environment::ENVIRONMENT;
 use self::file::{parse, read_text};
@@ -237,13 +240,13 @@ impl Config {
             source.bounded_number("idle_timeout_s", &file.server.idle_timeout_s, 1..=3600)?;
         let trusted_proxies = server_checks::trusted_proxies(&source, &file.server)?;
         let snomed_dialects = source.snomed_dialects(&file.terminology)?;
+        let providers = file.provider.into_iter().map(|section| check_provider(section, &source));
+        let mut providers = providers.collect::<Result<Vec<_>, _>>()?;
+        let claims = check_claims(file.claim, &source, &scopes, &mut providers)?;
         let settings = Settings {
-            providers: file
-                .provider
-                .into_iter()
-                .map(|section| check_provider(section, &source))
-                .collect::<Result<_, _>>()?,
+            providers,
             scopes,
+            claims,
             demo_scopes: if flags.demo { declared::demo_scopes().collect() } else { Vec::new() },
             brand: file.pages.check(&source)?,
             anonymous_terminology: file.terminology.anonymous,

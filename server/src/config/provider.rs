@@ -224,6 +224,8 @@ pub(super) fn check_provider(
     let rights_max_age = SignedDuration::from_secs(seconds.into());
     let mapping = ClaimMapping {
         rules: rules.collect::<Result<_, _>>()?,
+        // `[[claim]]` adds them.
+        passed_on: Vec::new(),
         fhir_user_claim: section.fhir_user_claim,
         renews_claims: section.update_claims == UpdateClaims::Always,
     };

@@ -14,6 +14,7 @@ use super::audit::AuditSection;
 use super::backup::BackupSection;
 use super::brand::PagesSection;
 use super::bulk::BulkSection;
+use super::claim::ClaimSection;
 use super::declared::{ClientSection, ScopeSection};
 use super::documented::{implicit, settings_table};
 use super::files::FilesSection;
@@ -35,6 +36,8 @@ settings_table! {
         client: Vec<ClientSection> = Vec::new(),
         /// Scopes.
         scope: Vec<Spanned<ScopeSection>> = Vec::new(),
+        /// Claims.
+        claim: Vec<Spanned<ClaimSection>> = Vec::new(),
         /// The pages for people.
         pages: PagesSection = PagesSection::default(),
         /// External providers.

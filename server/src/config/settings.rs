@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use identity::lifetimes::Lifetimes;
+use identity::model::declared_claim::DeclaredClaim;
 use identity::model::provider::IdentityProvider;
 use identity::sign_in::password::PasswordPolicy;
 use identity::sign_in::throttle::ThrottleLimits;
@@ -27,6 +28,8 @@ pub struct Settings {
     pub brand: Brand,
     /// Scopes declared in the configuration.
     pub scopes: Vec<CustomScope>,
+    /// Claims declared in the configuration.
+    pub claims: Vec<DeclaredClaim>,
     /// Scopes of the demo project, on a demo server.
     pub demo_scopes: Vec<CustomScope>,
     /// `true` if terminology requests are answered without a token.

@@ -201,6 +201,7 @@ impl App {
             .context("failed to open the identity records")?;
         identity.lifetimes.configure(settings.load().lifetimes, now).await?;
         identity.provider_rules.configure(settings.load().identity_providers());
+        identity.provider_rules.declare_claims(settings.load().claims.clone());
         resources.set_rules(rules);
         let bulk = open_bulk(&config, &resources, &identity, &audit, &clock)?;
         let terminology = Terminology::with_dialects(config.snomed_dialects.clone());
@@ -269,6 +270,7 @@ impl App {
     pub fn replace_settings(&self, settings: Settings) {
         self.resources.set_rules(settings.resource_rules());
         self.identity.provider_rules.configure(settings.identity_providers());
+        self.identity.provider_rules.declare_claims(settings.claims.clone());
         self.terminology.prefer_versions(settings.preferred_versions.clone());
         self.terminology.check_concept_model(settings.concept_model);
         self.config.settings.store(Arc::new(settings));

@@ -111,6 +111,10 @@ async fn perform(
             fresh_user(environment, context, &["--fhir-user", "Patient/pat-01", "--allowed-scopes", scopes])
                 .await?;
         }
+        "member-of-groups" => {
+            fresh_user(environment, context, &["--claim", "groups=nurse", "--claim", "groups=ward-3"])
+                .await?;
+        }
         "fresh-clinician" => {
             let scopes = "openid profile offline_access user/*.cruds";
             fresh_user(

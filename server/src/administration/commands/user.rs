@@ -72,6 +72,14 @@ async fn changed(call: &Call<'_>, text: String, user: &VersionedUser) -> Result<
     })
 }
 
+/// Checks the values of claims against the configuration, which only a running server knows.
+fn check_claims(call: &Call<'_>, change: &UserChange) -> Result<(), CommandError> {
+    match call.services.app {
+        Some(_) => Ok(change.check_claims(&call.services.identity.provider_rules.claims())?),
+        None => Ok(()),
+    }
+}
+
 /// Add a user.
 ///
 /// The command line reads the password from standard input.
@@ -112,6 +120,7 @@ impl Command for Add {
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
         let Self { username, password, invite, members } = self;
         let change = UserChange::read(members.members)?;
+        check_claims(call, &change)?;
         if invite && password.is_some() {
             return Err(CommandError::Invalid("leave out the password of a user who is invited".to_owned()));
         }
@@ -165,6 +174,7 @@ impl Command for Change {
 
     async fn run(self, call: &Call<'_>, _: EventSink<'_>) -> Result<Answer, CommandError> {
         let change = UserChange::read(self.members.members)?;
+        check_claims(call, &change)?;
         let User { sub, username, .. } = self.user.read(call).await?.user;
         let users = &call.services.identity.users;
         let user_after =

@@ -34,8 +34,10 @@ const RESOURCE_SCOPES: [&str; 8] = [
 const TOKEN_CLAIMS: [&str; 11] =
     ["sub", "iss", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "sid", "fhirUser"];
 
-fn claims() -> Vec<&'static str> {
-    TOKEN_CLAIMS.into_iter().chain(CLAIMS.iter().map(|row| row.name)).collect()
+fn claims(context: &RequestContext) -> Vec<String> {
+    let declared = context.app.settings().claims.iter().map(|claim| claim.name.clone()).collect::<Vec<_>>();
+    let usual = TOKEN_CLAIMS.into_iter().chain(CLAIMS.iter().map(|row| row.name)).map(str::to_owned);
+    usual.chain(declared).collect()
 }
 
 fn confidential_methods() -> Vec<&'static str> {
@@ -101,7 +103,7 @@ pub async fn openid_configuration(context: &RequestContext) -> Result<Response, 
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": SigningAlg::ALL.map(SigningAlg::name),
             "scopes_supported": scopes(context),
-            "claims_supported": claims(),
+            "claims_supported": claims(context),
             "token_endpoint_auth_methods_supported": AuthMethod::NAMES,
             "token_endpoint_auth_signing_alg_values_supported": assertion_algs(),
             "revocation_endpoint_auth_methods_supported": AuthMethod::NAMES,

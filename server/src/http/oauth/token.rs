@@ -197,7 +197,7 @@ async fn user_tokens(
     let identity = &context.app.identity;
     let user = identity.users.signed_in_user(&grant.sub, grant.signed_in_by(), context.now).await?;
     let lifetime = identity.lifetimes.for_client(client).access_token;
-    let access_token = identity.tokens.mint_access_token(grant, lifetime, context.now);
+    let access_token = identity.tokens.mint_access_token(grant, user.as_ref(), lifetime, context.now);
     let token_context = IdTokenContext { access_token: Some(&access_token), user: user.as_ref() };
     let id_token = match grant.scopes.has(NamedScope::Openid) {
         true => Some(identity.tokens.mint_id_token(client, grant, token_context, context.now).await?),

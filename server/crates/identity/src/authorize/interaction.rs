@@ -451,8 +451,8 @@ impl AuthorizationService {
             }
         }
         let with_access = request.response_type != ResponseType::IdToken;
-        let access_token =
-            with_access.then(|| self.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, now));
+        let access_token = with_access
+            .then(|| self.tokens.mint_access_token(&grant, Some(&user), lifetimes::ACCESS_TOKEN, now));
         let context = IdTokenContext { access_token: access_token.as_deref(), user: Some(&user) };
         let id_token = match grant.scopes.has(NamedScope::Openid) {
             true => Some(self.tokens.mint_id_token(&request.client, &grant, context, now).await?),

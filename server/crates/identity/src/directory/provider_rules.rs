@@ -1,9 +1,10 @@
-//! The providers as they are configured now. What the claims of a sign-in gave counts by them at each use, so
-//! that a reload ends the rights of a mapping that was removed.
+//! The providers and claims as they are configured now. What the claims of a sign-in gave counts by them at
+//! each use, so that a reload ends the rights of a mapping that was removed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use crate::model::declared_claim::DeclaredClaim;
 use crate::model::provider::IdentityProvider;
 
 /// How the user of a session or grant signed in.
@@ -17,10 +18,11 @@ pub enum SignedInBy<'a> {
     UnnamedProvider,
 }
 
-/// The configured providers.
+/// The configured providers and claims.
 #[derive(Debug, Default)]
 pub struct ProviderRules {
     providers: RwLock<Arc<[IdentityProvider]>>,
+    claims: RwLock<Arc<[DeclaredClaim]>>,
     generation: AtomicU64,
 }
 
@@ -29,6 +31,17 @@ impl ProviderRules {
     pub fn configure(&self, providers: Vec<IdentityProvider>) {
         *self.providers.write().unwrap_or_else(PoisonError::into_inner) = providers.into();
         self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Uses these declared claims from now on.
+    pub fn declare_claims(&self, claims: Vec<DeclaredClaim>) {
+        *self.claims.write().unwrap_or_else(PoisonError::into_inner) = claims.into();
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The declared claims.
+    pub fn claims(&self) -> Arc<[DeclaredClaim]> {
+        self.claims.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The providers.

@@ -1,5 +1,6 @@
 //! The users. Each user has two records: the user under the subject, and the subject under the user name.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -245,7 +246,13 @@ impl UserDirectory {
                 && record.value.mapped.is_none()
             {
                 let fhir_user = record.value.fhir_user.clone();
-                let mapped = Some(MappedClaims { issuer: None, at: now, values: None, fhir_user });
+                let mapped = Some(MappedClaims {
+                    issuer: None,
+                    at: now,
+                    values: None,
+                    fhir_user,
+                    passed_on: BTreeMap::new(),
+                });
                 let user = User { mapped, ..record.value };
                 let write = records::put_record(key.clone(), &user, None, Expect::Revision(record.revision));
                 match self.ledger.write(vec![write], now).await {
@@ -270,8 +277,9 @@ impl UserDirectory {
         Ok(self.user_by_name(username, now).await?.filter(|user| !user.disabled && self.is_served(user)))
     }
 
-    /// The user with the patients to whom the user is related now.
+    /// The user with the patients to whom the user is related now, and with the scopes of declared claims.
     async fn with_relations(&self, mut user: User, now: Timestamp) -> Result<User, StoreError> {
+        user.claim_scopes = self.providers.claims().iter().map(|claim| claim.scope.as_str()).collect();
         if user.depends_on_resources() {
             user.related_patients = self.relations.patients_of(&user, now).await?;
         }

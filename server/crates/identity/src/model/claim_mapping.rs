@@ -2,11 +2,12 @@
 //! and the renewal of names. They are set at each sign-in, so that a lost role ends what it gave. A member
 //! that an administrator has set by hand is never changed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::model::declared_claim::{ClaimSource, DeclaredClaim};
 use crate::model::mapped_claims::MappedClaims;
 use crate::model::scope::{ADMIN_SCOPE, Scopes};
 use crate::model::user::{StandardClaims, User, default_scopes};
@@ -23,6 +24,8 @@ pub struct ClaimMapping {
     pub fhir_user_claim: Option<String>,
     /// The values that give scopes and Groups.
     pub rules: Vec<ClaimRule>,
+    /// The declared claims that are taken from this provider.
+    pub passed_on: Vec<DeclaredClaim>,
     /// `true` if names and telephone numbers are copied at each sign-in, not only when the user is created.
     pub renews_claims: bool,
 }
@@ -52,6 +55,9 @@ pub struct MappedRights {
     /// The claims with the values of all rules that apply.
     #[serde(default)]
     pub values: BTreeSet<(String, String)>,
+    /// The values of declared claims.
+    #[serde(default)]
+    pub passed_on: BTreeMap<String, Value>,
     /// Claims of which the provider has sent a link in place of the values, because they are too many.
     pub omitted: Vec<String>,
     /// Claims that have the value of a rule, which does not apply because the provider has not verified the
@@ -89,10 +95,21 @@ impl ClaimMapping {
                 rights.values.insert((rule.claim.clone(), rule.value.clone()));
             }
         }
+        for declared in &self.passed_on {
+            let ClaimSource::Provider { path, .. } = &declared.source else { continue };
+            if is_omitted(claims, path) && !rights.omitted.contains(path) {
+                rights.omitted.push(path.clone());
+            }
+            let value = claim(claims, path).filter(|_| is_trusted(claims, path));
+            if let Some(value) = value.and_then(|value| declared.of_provider(value)) {
+                rights.passed_on.insert(declared.name.clone(), value);
+            }
+        }
         rights.unverified.dedup();
         let rights = MappedRights {
             unverified: rights.unverified,
             omitted: rights.omitted,
+            passed_on: rights.passed_on,
             ..self.rights_of(rights.values)
         };
         let trusted_claim = self.fhir_user_claim.as_deref().filter(|name| is_trusted(claims, name));
@@ -183,7 +200,7 @@ impl ClaimMapping {
 
     /// Returns whether [`ClaimMapping::apply`] can change a user.
     pub fn is_effective(&self) -> bool {
-        self.gives_rights() || self.renews_claims
+        self.gives_rights() || self.renews_claims || !self.passed_on.is_empty()
     }
 }
 
@@ -256,6 +273,7 @@ mod tests {
                 rule("realm_access.roles", "operator", ADMIN_SCOPE, &[]),
                 rule("https://hospital.example/role", "nurse", "user/Observation.rs", &[]),
             ],
+            passed_on: Vec::new(),
             renews_claims: true,
         }
     }
@@ -312,6 +330,7 @@ mod tests {
             let mapping = ClaimMapping {
                 fhir_user_claim: Some(address.to_owned()),
                 rules: vec![rule(address, "boss", ADMIN_SCOPE, &["ward-3"])],
+                passed_on: Vec::new(),
                 renews_claims: false,
             };
             let rights = |claims: Value| mapping.rights(claims.as_object().unwrap());

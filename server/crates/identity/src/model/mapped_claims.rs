@@ -1,9 +1,10 @@
 //! The claims of a provider that gave rights, as they are stored with a user.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The claims that the last sign-in at a provider has found, of those that give rights.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +18,9 @@ pub struct MappedClaims {
     pub values: Option<BTreeSet<(String, String)>>,
     /// The FHIR resource that the claims name.
     pub fhir_user: Option<String>,
+    /// The values of declared claims, which apps receive.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub passed_on: BTreeMap<String, Value>,
 }
 
 impl MappedClaims {

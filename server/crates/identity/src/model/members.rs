@@ -226,6 +226,14 @@ const USER_RIGHTS: &[MemberRow] = &[
         ..MemberRow::DEFAULT
     },
     MemberRow {
+        name: "own_claims",
+        kind: MemberType::List,
+        flag: Some("claim"),
+        value: "NAME=VALUE",
+        meaning: "Values of the claims that `[[claim]]` declares, as NAME=VALUE; several values of a name are a list.",
+        ..MemberRow::DEFAULT
+    },
+    MemberRow {
         name: "administrator",
         kind: MemberType::Boolean,
         flag: Some("administrator"),

@@ -5,6 +5,7 @@ pub mod client;
 pub mod client_metadata;
 pub mod client_values;
 pub mod counted_rights;
+pub mod declared_claim;
 pub mod error_code;
 pub mod mapped_claims;
 pub mod members;

@@ -1,8 +1,9 @@
 //! Users and their permissions.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::model::mapped_claims::MappedClaims;
 pub use crate::model::members::{DEFAULT_SCOPES, StandardClaims};
@@ -52,12 +53,23 @@ pub struct User {
     /// Names of the members that an administrator has set. No provider changes them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub set_by_hand: BTreeSet<String>,
+    /// Values of declared claims that an administrator has set, as `NAME=VALUE` (see
+    /// [`super::declared_claim`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub own_claims: Vec<String>,
     /// `true` if a provider has set rights of the user (see [`super::claim_mapping`]).
     #[serde(default)]
     pub is_mapped: bool,
     /// The claims that the last sign-in at a provider has found (see [`super::counted_rights`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mapped: Option<MappedClaims>,
+    /// Values of declared claims that the provider of the sign-in sent, as long as they count. They are found
+    /// with the user and not stored.
+    #[serde(skip)]
+    pub passed_on: BTreeMap<String, Value>,
+    /// Scopes of declared claims, which every user may grant. They are found with the user and not stored.
+    #[serde(skip)]
+    pub claim_scopes: Scopes,
     /// Time at which rights end that count now. It is found with the user and not stored.
     #[serde(skip)]
     pub rights_until: Option<jiff::Timestamp>,
@@ -83,6 +95,12 @@ impl User {
         let others = self.patients.iter().chain(&self.related_patients).map(String::as_str);
         let mut names = HashSet::new();
         own.into_iter().chain(others).filter(|id| names.insert(*id)).collect()
+    }
+
+    /// The values of a declared claim that an administrator has set.
+    pub fn values_of_own_claim<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let pairs = self.own_claims.iter().filter_map(|pair| pair.split_once('='));
+        pairs.filter(move |(claim, _)| *claim == name).map(|(_, value)| value)
     }
 
     /// `true` if the patients of the user follow from resources, which can change at any time.
@@ -123,7 +141,7 @@ impl User {
         if named_scope == Some(NamedScope::Admin) {
             return self.administrator;
         }
-        if self.allowed_scopes.covers(scope) {
+        if self.allowed_scopes.covers(scope) || self.claim_scopes.contains(scope) {
             return true;
         }
         match SmartScope::parse(scope) {

@@ -515,7 +515,7 @@ impl SignInService {
 /// so that few sign-ins write the user.
 fn apply_claims(provider: &IdentityProvider, user: &mut User, external: &ExternalUser, now: Timestamp) {
     provider.mapping.apply(user, &external.rights, &external.claims);
-    if !provider.mapping.gives_rights() {
+    if !provider.mapping.gives_rights() && provider.mapping.passed_on.is_empty() {
         return;
     }
     let rights = &external.rights;
@@ -524,6 +524,7 @@ fn apply_claims(provider: &IdentityProvider, user: &mut User, external: &Externa
         at: now,
         values: Some(rights.values.clone()),
         fhir_user: rights.fhir_user.clone(),
+        passed_on: rights.passed_on.clone(),
     };
     let precision = SignedDuration::from_mins(5).min(provider.rights_max_age / 10);
     let is_current = user.mapped.as_ref().is_some_and(|rights| {

@@ -1,8 +1,10 @@
 //! Access tokens (RFC 9068): their claims, and the resources that they grant access to.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use store::StoreError;
 
 use crate::directory::provider_rules::SignedInBy;
@@ -55,6 +57,9 @@ pub struct AccessToken {
     /// Key that the token is bound to (RFC 7800; RFC 9449 section 6.1).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cnf: Option<KeyConfirmation>,
+    /// Declared claims of the user. They are for other resource servers, and this server does not read them.
+    #[serde(flatten, skip_deserializing)]
+    pub claims: BTreeMap<String, Value>,
 }
 
 /// The claim `cnf`: the key whose possession the sender must prove.

@@ -6,8 +6,10 @@ use store::StoreError;
 
 use crate::jose::{self, JwsParts, SigningAlg};
 use crate::model::client::Client;
+use crate::model::declared_claim::ClaimPlace;
 use crate::model::scope::NamedScope;
 use crate::model::user::User;
+use crate::model::user_claims;
 use crate::tokens::acr::acr_of;
 use crate::tokens::grant::Grant;
 use crate::tokens::signing_key::KeyPurpose;
@@ -65,7 +67,12 @@ impl TokenService {
             }
             _ => grant.scopes.clone(),
         };
-        let user = context.user.map(|user| serde_json::to_value(self.user_claims(user, &scopes)));
+        let all = context.access_token.is_none() || client.claims_in_id_token;
+        let claims = |user| {
+            let declared = self.declared_claims(user, &grant.scopes, ClaimPlace::IdToken { all });
+            user_claims::claims_for_scopes(user, &scopes, declared, &self.fhir_base)
+        };
+        let user = context.user.map(|user| serde_json::to_value(claims(user)));
         let user = match user.transpose().expect("claims have string keys only, so they serialize to JSON") {
             Some(serde_json::Value::Object(mut members)) => {
                 members.remove("sub");

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use store::StoreError;
 
 use crate::model::client::Client;
+use crate::model::declared_claim::ClaimPlace;
 use crate::tokens::access_token::{BadToken, TokenAccess};
 use crate::tokens::token_service::TokenService;
 
@@ -54,6 +55,9 @@ impl TokenService {
         response["token_type"] = if access.token.cnf.is_some() { "DPoP" } else { "Bearer" }.into();
         if let Some(user) = &access.user {
             response["username"] = user.username.as_str().into();
+            for (name, value) in self.declared_claims(user, &access.scopes, ClaimPlace::AccessToken) {
+                response[name] = value;
+            }
             if let Some(fhir_user) = self.user_claims(user, &access.scopes).fhir_user {
                 response["fhirUser"] = fhir_user.into();
             }

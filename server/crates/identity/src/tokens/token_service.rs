@@ -1,10 +1,11 @@
 //! Minting and verification of access tokens (RFC 9068; RFC 8725), with a cache of verified tokens.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use quick_cache::sync::Cache;
+use serde_json::Value;
 
 use crate::audit::{AuditEvent, AuditSink};
 use crate::directory::client_registry::ClientRegistry;
@@ -12,6 +13,7 @@ use crate::directory::lifetime_settings::LifetimeSettings;
 use crate::directory::user_directory::UserDirectory;
 use crate::jose::{JwsParts, SigningAlg};
 use crate::model::client::Client;
+use crate::model::declared_claim::{self, ClaimPlace};
 use crate::model::scope::{NamedScope, Scopes};
 use crate::model::user::User;
 use crate::model::user_claims::{self, UserClaims};
@@ -65,8 +67,16 @@ pub struct TokenService {
 }
 
 impl TokenService {
-    /// Mints an access token for a grant from a user.
-    pub fn mint_access_token(&self, grant: &Grant, lifetime: SignedDuration, now: Timestamp) -> String {
+    /// Mints an access token for a grant from a user. The token contains the claims of the user that are
+    /// declared for access tokens, if the user is given.
+    pub fn mint_access_token(
+        &self,
+        grant: &Grant,
+        user: Option<&User>,
+        lifetime: SignedDuration,
+        now: Timestamp,
+    ) -> String {
+        let claims = |user| self.declared_claims(user, &grant.scopes, ClaimPlace::AccessToken);
         let offline = grant.scopes.has(NamedScope::OfflineAccess);
         self.sign_access_token(&AccessToken {
             iss: self.issuer.clone(),
@@ -87,6 +97,7 @@ impl TokenService {
             patient: grant.patient.clone(),
             encounter: grant.encounter.clone(),
             cnf: grant.jkt.clone().map(|jkt| KeyConfirmation { jkt }),
+            claims: user.map(claims).unwrap_or_default(),
         })
     }
 
@@ -119,6 +130,7 @@ impl TokenService {
             patient: None,
             encounter: None,
             cnf: jkt.map(|jkt| KeyConfirmation { jkt }),
+            claims: BTreeMap::new(),
         })
     }
 
@@ -290,8 +302,19 @@ impl TokenService {
         Ok((client, Some(user)))
     }
 
-    /// Returns the claims about a user that these scopes grant access to.
+    /// Returns the claims about a user that these scopes grant access to, as userinfo contains them.
     pub fn user_claims<'a>(&self, user: &'a User, scopes: &'a Scopes) -> UserClaims<'a> {
-        user_claims::claims_for_scopes(user, scopes, &self.fhir_base)
+        let declared = self.declared_claims(user, scopes, ClaimPlace::Userinfo);
+        user_claims::claims_for_scopes(user, scopes, declared, &self.fhir_base)
+    }
+
+    /// Returns the declared claims about a user that these scopes grant access to, in one place.
+    pub(super) fn declared_claims(
+        &self,
+        user: &User,
+        scopes: &Scopes,
+        place: ClaimPlace,
+    ) -> BTreeMap<String, Value> {
+        declared_claim::declared_claims(&self.users.providers.claims(), user, scopes, place)
     }
 }

@@ -235,7 +235,7 @@ async fn events_contain_no_secrets() {
     let redeem = async || identity.grants.redeem_authorization_code(&exchange, &app, at(1)).await;
     assert!(redeem().await.is_ok());
     assert!(redeem().await.is_err());
-    let access = identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(1));
+    let access = identity.tokens.mint_access_token(&grant, None, lifetimes::ACCESS_TOKEN, at(1));
     let form = trefoil_identity::params::Params::parse(b"client_id=app&client_secret=not-this-one");
     assert!(identity.client_auth.authenticate_client(None, &form, at(1)).await.is_err());
     let form = trefoil_identity::params::Params::parse(b"client_id=my-pass-word&client_secret=x");

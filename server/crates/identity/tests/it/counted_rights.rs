@@ -40,6 +40,7 @@ fn provider(name: &str, roles: &[&str]) -> IdentityProvider {
         mapping: ClaimMapping {
             rules: roles.iter().map(rule).collect(),
             fhir_user_claim: (!roles.is_empty()).then(|| "fhirUser".to_owned()),
+            passed_on: Vec::new(),
             renews_claims: false,
         },
     }
@@ -152,7 +153,7 @@ async fn tokens_lose_the_rights_and_refresh_tokens_end() {
         ..setup.grant(scopes)
     };
     let own = Grant { amr: vec!["pwd".to_owned()], provider: None, ..grant.clone() };
-    let access = |grant: &Grant| identity.tokens.mint_access_token(grant, minutes(60), at(0));
+    let access = |grant: &Grant| identity.tokens.mint_access_token(grant, None, minutes(60), at(0));
     let (token, own_token) = (access(&grant), access(&own));
     let scopes_at = async |token: &str, second| {
         identity.tokens.verify_access_token(token, at(second)).await.unwrap().scopes.to_string()

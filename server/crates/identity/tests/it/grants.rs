@@ -136,7 +136,7 @@ async fn no_kind_of_token_is_accepted_as_another() {
     let setup = Setup::new().await;
     let (identity, client) = (&setup.identity, &setup.client);
     let grant = setup.grant("openid");
-    let access = identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(0));
+    let access = identity.tokens.mint_access_token(&grant, None, lifetimes::ACCESS_TOKEN, at(0));
     let tokens = [
         ("access token", access.clone()),
         (
@@ -177,7 +177,7 @@ async fn a_token_ends_with_the_registration_and_the_consent() {
     let setup = Setup::new().await;
     let (identity, client) = (&setup.identity, &setup.client);
     let grant = setup.grant("openid");
-    let access = identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(0));
+    let access = identity.tokens.mint_access_token(&grant, None, lifetimes::ACCESS_TOKEN, at(0));
     let refresh = identity.grants.issue_refresh_token(&grant, client, at(0)).await.unwrap();
     assert!(identity.tokens.verify_access_token(&access, at(1)).await.is_ok());
     identity.consents.withdraw_consent(&setup.user.sub, &client.client_id, at(1)).await.unwrap();
@@ -185,7 +185,7 @@ async fn a_token_ends_with_the_registration_and_the_consent() {
     let error = identity.grants.redeem_refresh_token(&refresh, client, None, None, None, at(1)).await;
     assert!(matches!(error, Err(GrantError::Revoked)));
     let later = Grant { granted: at(2), ..grant };
-    let access = identity.tokens.mint_access_token(&later, lifetimes::ACCESS_TOKEN, at(2));
+    let access = identity.tokens.mint_access_token(&later, None, lifetimes::ACCESS_TOKEN, at(2));
     let refresh = identity.grants.issue_refresh_token(&later, client, at(2)).await.unwrap();
     assert!(identity.tokens.verify_access_token(&access, at(2)).await.is_ok());
 
@@ -245,7 +245,7 @@ async fn a_second_use_revokes_the_family() {
     let identity = &setup.identity;
     let code = setup.code("openid").await;
     let grant = identity.grants.redeem_authorization_code(&sent(&code), &setup.client, at(1)).await.unwrap();
-    let access = identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(1));
+    let access = identity.tokens.mint_access_token(&grant, None, lifetimes::ACCESS_TOKEN, at(1));
     let refresh = identity.grants.issue_refresh_token(&grant, &setup.client, at(1)).await.unwrap();
     assert!(identity.tokens.verify_access_token(&access, at(2)).await.is_ok());
     let (_, successor) =
@@ -301,7 +301,7 @@ async fn tokens_lose_the_scopes_that_client_or_user_lose() {
         generation: client.generation.clone(),
         ..setup.grant("openid profile offline_access")
     };
-    let access = identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(0));
+    let access = identity.tokens.mint_access_token(&grant, None, lifetimes::ACCESS_TOKEN, at(0));
     let refresh = identity.grants.issue_refresh_token(&grant, &client, at(0)).await.unwrap();
     let scopes_at = async |second| {
         identity.tokens.verify_access_token(&access, at(second)).await.unwrap().scopes.to_string()
@@ -337,7 +337,7 @@ async fn an_access_token_ends_by_expiry_revocation_and_sign_out() {
     let setup = Setup::new().await;
     let identity = &setup.identity;
     let token = |scopes: &str| {
-        identity.tokens.mint_access_token(&setup.grant(scopes), lifetimes::ACCESS_TOKEN, at(0))
+        identity.tokens.mint_access_token(&setup.grant(scopes), None, lifetimes::ACCESS_TOKEN, at(0))
     };
     let access = token("openid");
     assert!(identity.tokens.verify_access_token(&access, at(3599)).await.is_ok());
@@ -373,9 +373,9 @@ async fn an_access_token_ends_by_expiry_revocation_and_sign_out() {
     let (session, _) = identity.sessions.active_session(&cookie, at(1)).await.unwrap().unwrap();
     let mut grant = setup.grant("openid profile");
     grant.sid = session.sid.clone();
-    let online = identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(0));
+    let online = identity.tokens.mint_access_token(&grant, None, lifetimes::ACCESS_TOKEN, at(0));
     grant.scopes = trefoil_identity::model::scope::Scopes::parse("openid offline_access").unwrap();
-    let offline = identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(0));
+    let offline = identity.tokens.mint_access_token(&grant, None, lifetimes::ACCESS_TOKEN, at(0));
     identity.sessions.end_session(&cookie, at(2)).await.unwrap();
     assert!(identity.sessions.active_session(&cookie, at(2)).await.unwrap().is_none());
     assert!(matches!(identity.tokens.verify_access_token(&online, at(2)).await, Err(BadToken::Revoked)));
@@ -438,7 +438,7 @@ async fn a_cookie_identifies_its_expired_session_which_can_still_be_ended() {
     let cookie = start.await.unwrap();
     let (session, _) = identity.sessions.active_session(&cookie, at(1)).await.unwrap().unwrap();
     let grant = Grant { sid: session.sid.clone(), ..setup.grant("openid") };
-    let token = identity.tokens.mint_access_token(&grant, jiff::SignedDuration::from_hours(20), at(1));
+    let token = identity.tokens.mint_access_token(&grant, None, jiff::SignedDuration::from_hours(20), at(1));
     let later = at(13 * 3600);
     assert!(identity.sessions.active_session(&cookie, later).await.unwrap().is_none());
     let session_identity = identity.sessions.session_identity(&cookie, later).await.unwrap().unwrap();
@@ -485,7 +485,7 @@ async fn what_was_issued_before_a_restore_of_the_database_has_ended() {
     let issue = async |second| {
         let grant = Grant { granted: at(second), ..setup.grant("openid offline_access") };
         let refresh = identity.grants.issue_refresh_token(&grant, &setup.client, at(second)).await.unwrap();
-        (identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(second)), refresh)
+        (identity.tokens.mint_access_token(&grant, None, lifetimes::ACCESS_TOKEN, at(second)), refresh)
     };
     let code = setup.code("openid").await;
     let (cookie, (access, refresh)) = (begin(0).await, issue(0).await);
@@ -524,7 +524,7 @@ async fn a_repeated_sign_in_keeps_the_session_id() {
         .unwrap();
     let mut grant = setup.grant("openid");
     grant.sid = identity.sessions.active_session(&first, at(1)).await.unwrap().unwrap().0.sid;
-    let early = identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(1));
+    let early = identity.tokens.mint_access_token(&grant, None, lifetimes::ACCESS_TOKEN, at(1));
     let again = identity
         .sessions
         .begin_session(&setup.user, &SignInProof::password(), SessionOrigin::default(), Some(&first), at(2))

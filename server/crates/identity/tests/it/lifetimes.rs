@@ -124,7 +124,7 @@ async fn revocations_and_keys_are_kept_as_long_as_the_longest_token() {
     let mut grant = setup.grant("openid offline_access");
     (grant.client_id, grant.generation) = (long.client_id.clone(), long.generation.clone());
     let lifetime = identity.lifetimes.for_client(&long).access_token;
-    let access = identity.tokens.mint_access_token(&grant, lifetime, at(0));
+    let access = identity.tokens.mint_access_token(&grant, None, lifetime, at(0));
     let refresh = identity.grants.issue_refresh_token(&grant, &long, at(0)).await.unwrap();
 
     identity.signing_keys.rotate_keys(true, at(1)).await.unwrap();

@@ -7,6 +7,7 @@ mod administration;
 mod authorize;
 mod client_auth;
 mod counted_rights;
+mod declared_claims;
 mod device;
 mod dpop;
 mod grants;
