@@ -123,7 +123,8 @@ impl ShownOneTimeLink {
     pub fn text(&self, with_qr: bool) -> anyhow::Result<String> {
         let mut text = format!(
             "{}\nthe link sets a password once, until {}; the one who opens it acts as the user",
-            self.url, self.expires_at
+            self.url,
+            self.expires_at.strftime("%Y-%m-%d %H:%M UTC")
         );
         if with_qr {
             let code = QrCode::new(&self.url).context("the address is too long for a QR code")?;

@@ -43,7 +43,8 @@ pub fn frame(title: &str, content: &Markup, script: Option<&str>) -> Markup {
                 }
                 footer {
                     @for other in others {
-                        a href=(format!("/language/{}", other.tag())) lang=(other.tag()) hreflang=(other.tag()) { (other.name()) }
+                        // The choice returns to the page by its address, also of a page that hides it.
+                        a href=(format!("/language/{}", other.tag())) referrerpolicy="same-origin" lang=(other.tag()) hreflang=(other.tag()) { (other.name()) }
                     }
                     @for (address, name) in [(&brand.help, "Get help"), (&brand.imprint, "Imprint"), (&brand.privacy, "Privacy")] {
                         @if let Some(address) = address { " " a href=(address) { (t(name)) } }

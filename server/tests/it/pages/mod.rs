@@ -117,6 +117,11 @@ async fn every_page_is_accessible() {
     let link = crate::one_time_links::link(&server, "willow");
     driver.go(&link).await;
     look(&driver, "one-time-link").await;
+    // The page hides its address from other sites, and the choice of a language still returns to it.
+    for (tag, title) in [("de", "Passwort setzen"), ("en", "Set a password")] {
+        driver.press(&format!("a[href='/language/{tag}']")).await;
+        driver.wait_for(title).await;
+    }
     driver.fill("#new", "password123").await;
     driver.press("form[action='/one-time-link'] button").await;
     driver.find("[role=alert]").await;
