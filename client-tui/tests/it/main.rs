@@ -25,6 +25,7 @@ mod pager;
 mod profiles;
 #[cfg(unix)]
 mod pty;
+mod public_server;
 #[cfg(unix)]
 mod reasons;
 mod rude_terminal;
