@@ -55,10 +55,12 @@ pub enum InvalidUserChange {
     #[error("the claim '{0}' is not declared; add a [[claim]] with this name to the configuration")]
     UnknownClaim(String),
     /// A provider sends the values of a claim.
-    #[error("the claim '{0}' has its values from a provider")]
+    #[error(
+        "the claim '{0}' has its values from a provider; leave it out, or remove `from` of its [[claim]]"
+    )]
     ClaimOfProvider(String),
     /// The values of a claim have another type.
-    #[error("the claim '{0}' cannot have these values; its kind is in [[claim]]")]
+    #[error("the claim '{0}' cannot have these values; give those of the kind that its [[claim]] names")]
     ClaimValue(String),
     /// The scopes are malformed.
     #[error("allowed_scopes: {0}")]

@@ -7,7 +7,7 @@ use identity::model::scope::NamedScope;
 use toml::Spanned;
 
 use super::ConfiguredProvider;
-use super::documented::{Required, implicit, settings_table};
+use super::documented::{Required, settings_table};
 use super::settings::CustomScope;
 use super::{ConfigError, ConfigSource};
 
@@ -22,8 +22,8 @@ settings_table! {
         /// with the rights of the sign-in at the provider. Without this setting,
         /// `trefoil user change ada --claim groups=nurse` sets values.
         from: Option<Spanned<String>> = None,
-        /// Type of the values: `list` of text, `text`, `number` or `boolean`.
-        kind: Spanned<String> = implicit("list".to_owned()),
+        /// Type of the values. The values of a list are texts.
+        kind: ClaimKind = ClaimKind::List,
         /// Whether ID tokens contain it, beside userinfo. More than 200 values or 8 KiB are in userinfo only.
         id_token: bool = true,
         /// Whether access tokens contain it, for your own resource servers.
@@ -61,11 +61,6 @@ impl ClaimSection {
             );
             return Err(file.value_error(scope.span(), "scope", reason));
         }
-        let kind = ClaimKind::NAMES.iter().find(|(kind, _)| kind == self.kind.as_ref());
-        let kind = kind.map(|(_, kind)| *kind).ok_or_else(|| {
-            let reason = format!("'{}' is not known; use list, text, number or boolean", self.kind.as_ref());
-            file.value_error(self.kind.span(), "kind", reason)
-        })?;
         let source = match self.from {
             None => ClaimSource::Users,
             Some(from) => {
@@ -81,7 +76,7 @@ impl ClaimSection {
         };
         let (name, scope) = (name.into_inner(), scope.into_inner());
         let (in_id_token, in_access_token) = (self.id_token, self.access_token);
-        Ok(DeclaredClaim { name, scope, kind, source, in_id_token, in_access_token })
+        Ok(DeclaredClaim { name, scope, kind: self.kind, source, in_id_token, in_access_token })
     }
 }
 
@@ -134,7 +129,7 @@ mod tests {
         check("name = \"sub\"\nscope = \"groups\"", "the claim 'sub' has a meaning of its own");
         check("name = \"a=b\"\nscope = \"groups\"", "one word without '='");
         check("name = \"roles\"\nscope = \"roles\"", "line 11: scope: the scope 'roles' has no description");
-        check("name = \"roles\"\nscope = \"groups\"\nkind = \"set\"", "line 12: kind: 'set' is not known");
+        check("name = \"roles\"\nscope = \"groups\"\nkind = \"set\"", "unknown variant `set`");
         check("name = \"roles\"\nscope = \"groups\"\nfrom = \"roles\"", "from: write PROVIDER:CLAIM");
         check(
             "name = \"roles\"\nscope = \"groups\"\nfrom = \"Clinic:roles\"",

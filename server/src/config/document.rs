@@ -72,6 +72,7 @@ choices!(
     UpdateClaims,
     Durability,
     RecordedRequests,
+    ::identity::model::declared_claim::ClaimKind,
     ::bulk::GuideVersion,
     ::bulk::GroupLeavers,
     ::resources::Validation,

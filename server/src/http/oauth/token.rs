@@ -158,6 +158,13 @@ async fn first_tokens(
     user_tokens(context, client, grant, refresh_token).await
 }
 
+/// The scopes of a request. Spaces alone name none, as no parameter does.
+fn requested_scopes(form: &Params) -> Result<Option<Scopes>, Problem> {
+    let scopes = Scopes::parse(form.get("scope").unwrap_or_default())
+        .map_err(|error| token_problem("invalid_scope", &error.to_string()))?;
+    Ok(Some(scopes).filter(|scopes| !scopes.is_empty()))
+}
+
 async fn refresh_tokens(
     context: &RequestContext,
     form: &Params,
@@ -167,11 +174,7 @@ async fn refresh_tokens(
     let token = form
         .get("refresh_token")
         .ok_or_else(|| token_problem("invalid_request", "refresh_token is missing"))?;
-    let scopes = form
-        .get("scope")
-        .map(Scopes::parse)
-        .transpose()
-        .map_err(|error| token_problem("invalid_scope", &error.to_string()))?;
+    let scopes = requested_scopes(form)?;
     let (grant, successor) = context
         .app
         .identity
@@ -231,12 +234,7 @@ fn backend_tokens(
     jkt: Option<String>,
 ) -> Result<TokenResponse, Problem> {
     let resource = requested_resource(context, form)?;
-    let requested = match form.get("scope") {
-        Some(text) => {
-            Scopes::parse(text).map_err(|error| token_problem("invalid_scope", &error.to_string()))?
-        }
-        None => client.scopes.clone(),
-    };
+    let requested = requested_scopes(form)?.unwrap_or_else(|| client.scopes.clone());
     // There is no user, so that scopes for users and for refresh tokens have no meaning.
     let scopes = requested.covered_by(&client.scopes).filter(|scope| match SmartScope::parse(scope) {
         Some(smart) => {

@@ -9,6 +9,7 @@ use identity::sign_in::password::MAX_PASSWORD_BYTES;
 use identity::sign_in::session::SignInProof;
 use maud::{Markup, html};
 
+use super::sign_in::attempt::hash_new_password;
 use super::sign_in::completion::complete_sign_in;
 use super::sign_in::destination::SignInDestination;
 use super::sign_in::passkey_form::ask_after_password;
@@ -18,7 +19,6 @@ use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::pages::frame::page;
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
-use crate::node::hashing::{HashRequester, PasswordToHash};
 
 fn render_form(
     context: &RequestContext,
@@ -84,15 +84,8 @@ pub async fn submit_form(context: &RequestContext, body: &mut RequestBody) -> Re
         let form = render_form(context, browser, (key, &user), Some(notice));
         without_referrer(reply::no_store(reply::html(status, form)))
     };
-    let password = PasswordToHash {
-        plain: form.get("new").unwrap_or_default().to_owned(),
-        username: user.username.clone(),
-        service: app.address.base_url.clone(),
-        policy: app.settings().passwords,
-    };
-    let random = app.clock.random.clone();
-    let hash = move || password.hash(&*random);
-    let phc = match app.capacity.hashing.run_in_turn(HashRequester::Known, hash).await {
+    let plain = form.get("new").unwrap_or_default();
+    let phc = match hash_new_password(context, &user.username, plain).await {
         Some(Ok(phc)) => phc,
         Some(Err(error)) => return Ok(again(StatusCode::BAD_REQUEST, &as_sentence(&error.to_string()))),
         None => {

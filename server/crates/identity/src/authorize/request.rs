@@ -415,9 +415,9 @@ pub(crate) fn check_scope(
 ) -> Result<Scopes, Refusal> {
     let scope_error =
         |reason, value: &str| Refusal::new(ErrorCode::InvalidScope, reason).with_value(Some(value));
-    let requested = requested.filter(|text| !text.bytes().all(|byte| byte == b' '));
-    let scopes = Scopes::parse(requested.unwrap_or("openid"))
+    let scopes = Scopes::parse(requested.unwrap_or_default())
         .map_err(|error| scope_error("scope must be a list of scopes separated by spaces", &error.0))?;
+    let scopes = if scopes.is_empty() { [NamedScope::Openid.name()].into_iter().collect() } else { scopes };
     // `system/` scopes are granted only by the grant type `client_credentials`.
     let is_system = |scope: &str| SmartScope::parse(scope).is_some_and(|s| s.context == ScopeContext::System);
     let is_supported = |scope: &str| {

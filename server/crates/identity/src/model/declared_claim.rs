@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
 use serde_json::{Number, Value};
 
 use crate::model::members::CLAIMS;
@@ -72,7 +73,8 @@ pub fn is_reserved(name: &str) -> bool {
 }
 
 /// The type of the values of a claim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ClaimKind {
     /// A list of texts.
     List,
@@ -85,10 +87,6 @@ pub enum ClaimKind {
 }
 
 impl ClaimKind {
-    /// All types with their names.
-    pub const NAMES: [(&str, Self); 4] =
-        [("list", Self::List), ("text", Self::Text), ("number", Self::Number), ("boolean", Self::Boolean)];
-
     /// The value of a claim of a provider if it has this type. One text is a list of it.
     fn of_provider(self, value: &Value) -> Option<Value> {
         match (self, value) {

@@ -45,7 +45,9 @@ pub enum OneTimeLinkError {
     #[error("the user is disabled; enable the user first")]
     Disabled,
     /// The provider of the user permits no own sign-in methods.
-    #[error("the user signs in with {0} only, whose setting own_methods is false")]
+    #[error(
+        "the user signs in with {0} only, whose setting own_methods is false; the password is changed there"
+    )]
     NoOwnMethods(String),
     /// The store failed.
     #[error(transparent)]
@@ -67,7 +69,7 @@ struct LinkRecord {
 
 /// The user of the link with a digest.
 #[derive(Serialize, Deserialize)]
-struct LinkedUser {
+struct LinkOwner {
     sub: String,
 }
 
@@ -107,12 +109,12 @@ impl SignInService {
             administrator: user.administrator,
         };
         let of_user = ledger_keys::one_time_link_of(&user.sub);
-        let by_digest = LinkedUser { sub: user.sub.clone() };
+        let owner = LinkOwner { sub: user.sub.clone() };
         let writes = vec![
             records::put_record(of_user, &record, Some(link.expires), Expect::Any),
             records::put_record(
                 ledger_keys::one_time_link(&digest),
-                &by_digest,
+                &owner,
                 Some(link.expires),
                 Expect::Absent,
             ),
@@ -137,10 +139,10 @@ impl SignInService {
     async fn live_link(&self, secret: &str, now: Timestamp) -> Result<Option<LiveLink>, StoreError> {
         let digest = encoding::sha256_base64url(secret);
         let by_digest = ledger_keys::one_time_link(&digest);
-        let Some(linked) = self.ledger.read_record::<LinkedUser>(&by_digest, now).await? else {
+        let Some(owner) = self.ledger.read_record::<LinkOwner>(&by_digest, now).await? else {
             return Ok(None);
         };
-        let sub = linked.value.sub;
+        let sub = owner.value.sub;
         let of_user = ledger_keys::one_time_link_of(&sub);
         let Some(link) = self.ledger.read_record::<LinkRecord>(&of_user, now).await? else { return Ok(None) };
         let restored = self.ledger.read_record::<Timestamp>(ledger_keys::RESTORED, now).await?;

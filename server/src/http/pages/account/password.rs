@@ -10,13 +10,12 @@ use super::visit::{AccountVisit, read_form, redirect_done};
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::pages::cookie;
 use crate::http::pages::sign_in::attempt::PasswordResult;
-use crate::http::pages::sign_in::attempt::check_password;
 use crate::http::pages::sign_in::attempt::lockout_response;
+use crate::http::pages::sign_in::attempt::{check_password, hash_new_password};
 use crate::http::pages::texts::as_sentence;
 use crate::http::pages::texts::t;
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
-use crate::node::hashing::{HashRequester, PasswordToHash};
 
 /// POST {base}/account/password
 pub async fn change_password(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
@@ -62,17 +61,8 @@ async fn set_password(
     form: &Params,
 ) -> Result<Response, Problem> {
     let (app, username) = (&context.app, &visit.user.username);
-    let new = form.get("new").unwrap_or_default();
-    let random = app.clock.random.clone();
-    let new_password = PasswordToHash {
-        plain: new.to_owned(),
-        username: username.clone(),
-        service: app.address.base_url.clone(),
-        policy: app.settings().passwords,
-    };
-    let hash = move || new_password.hash(&*random);
-    let hashed = app.capacity.hashing.run_in_turn(HashRequester::Known, hash).await;
-    let phc = match hashed {
+    let plain = form.get("new").unwrap_or_default();
+    let phc = match hash_new_password(context, username, plain).await {
         Some(Ok(phc)) => phc,
         Some(Err(error)) => {
             let text = as_sentence(&error.to_string());

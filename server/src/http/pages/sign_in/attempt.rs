@@ -2,7 +2,7 @@
 
 use http::header;
 use identity::model::user::User;
-use identity::sign_in::password;
+use identity::sign_in::password::{self, PasswordError};
 use identity::sign_in::throttle::{AttemptResult, SignInAttempt};
 use jiff::{SignedDuration, Timestamp};
 use store::StoreError;
@@ -12,7 +12,7 @@ use crate::http::pages::texts::fill;
 use crate::http::reply;
 use crate::http::reply::Response;
 use crate::node::app::App;
-use crate::node::hashing::HashRequester;
+use crate::node::hashing::{HashRequester, PasswordToHash};
 
 /// Counts an attempt for this user name from this browser. Returns the user and the attempt, or the time to
 /// wait.
@@ -93,6 +93,23 @@ pub async fn check_password(
         Ok((user, result))
     };
     tokio::spawn(task).await.expect("checking a password does not panic")
+}
+
+/// Checks and hashes a new password of a user. Returns `None` if too many requests wait for a hash.
+pub async fn hash_new_password(
+    context: &RequestContext,
+    username: &str,
+    plain: &str,
+) -> Option<Result<String, PasswordError>> {
+    let app = &context.app;
+    let password = PasswordToHash {
+        plain: plain.to_owned(),
+        username: username.to_owned(),
+        service: app.address.base_url.clone(),
+        policy: app.settings().passwords,
+    };
+    let random = app.clock.random.clone();
+    app.capacity.hashing.run_in_turn(HashRequester::Known, move || password.hash(&*random)).await
 }
 
 /// The text for a user with too many attempts, and a function that adds `Retry-After`.
